@@ -1,0 +1,68 @@
+// Engine: a loaded model inside a budget.
+//
+// Contract: Open plans, refuses or loads; after it the memory ledger is frozen. One engine may serve many
+// sessions, one step at a time (calls are serialised inside). Thread-safe. Destroy sessions first.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sluice/plan.h"
+#include "sluice/stats.h"
+#include "sluice/status.h"
+#include "sluice/tokenizer.h"
+#include "sluice/types.h"
+
+namespace sluice {
+
+struct EngineOptions {
+  uint64_t budget_bytes = 0;   // whole process; 0: what the machine or cgroup concedes, minus a margin
+  uint32_t context = 0;        // tokens; 0: min(model's, 4096)
+  uint32_t chunk = 0;          // prefill chunk in tokens; 0: as large as the budget allows
+  int threads = 0;             // 0: performance cores
+  std::vector<int> cpus;       // pin threads to these
+  KvType kv = KvType::kAuto;
+  ActType act = ActType::kQ8;
+  IoMode io = IoMode::kAuto;
+  int lookahead = -1;          // -1: the default
+  bool mlock = false;
+  bool need_text = true;       // load tokenizer and template (false for ids in, ids out)
+  std::string isa;             // force a lower instruction set
+  std::string policy;          // expert cache policy; empty: the default
+  int64_t expert_slots = -1;   // tests: cap the number of slots
+  bool probe = false;          // measure disk and memory for the bound
+  std::string route_trace_path, timeline_path;
+  double lookahead_noise = 0;  // tests: share of look-ahead guesses replaced by random ones
+  ProgressFn progress;
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> Open(const std::string& model_path, const EngineOptions& options);
+  // The plan only: reads headers, loads nothing.
+  static Result<Plan> PlanFor(const std::string& model_path, const EngineOptions& options);
+  ~Engine();
+
+  const Plan& plan() const;
+  const TextModel* text() const;  // null when opened without
+  uint32_t vocab_size() const;
+  uint32_t context() const;
+  // Defaults from generation_config / metadata as JSON ({} when the model has none).
+  const std::string& generation_defaults_json() const;
+  Stats stats() const;            // since open
+  void ResetStats();
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// What a model file holds, as text or JSON for `sluice inspect`.
+Result<std::string> InspectModel(const std::string& model_path, bool tensors, bool json);
+
+}  // namespace sluice

@@ -1,0 +1,43 @@
+// A file opened for reading.
+//
+// Contract: owns one or two descriptors (buffered always; direct when O_DIRECT opened and probed honest).
+// ReadExact is thread-safe (pread), retries EINTR, completes short reads, and turns end-of-file or an errno
+// into one Status that names path, offset, wanted and got bytes. Reads go through raw pread so that fault
+// injection by LD_PRELOAD sees them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/status.h"
+
+namespace sluice {
+
+class File {
+ public:
+  static Result<std::unique_ptr<File>> Open(const std::string& path);
+  ~File();
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }
+  Status ReadExact(uint64_t offset, MutableByteSpan out) const;
+
+  int fd() const { return fd_; }
+  // -1 when O_DIRECT is refused, or a probe with a poisoned buffer showed that it lies (DESIGN section 3).
+  int direct_fd() const { return direct_fd_; }
+  // Alignment that direct reads need for offset, length and address (bytes, power of two).
+  uint32_t direct_alignment() const { return direct_alignment_; }
+
+ private:
+  File() = default;
+  std::string path_;
+  uint64_t size_ = 0;
+  int fd_ = -1, direct_fd_ = -1;
+  uint32_t direct_alignment_ = 4096;
+};
+
+}  // namespace sluice

@@ -1,0 +1,94 @@
+// ModelConfig: one description of a model's shape, whatever file it came from.
+//
+// Contract: plain data, validated when built (no zero divisors, all counts within base/limits.h). Every
+// difference between GGUF and Hugging Face spelling ends here; arch pages never ask where a file came from.
+// Formulas and spellings: docs/architectures.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "formats/gguf.h"
+#include "formats/hf_folder.h"
+
+namespace sluice {
+
+enum class Arch {
+  kLlama, kQwen2, kQwen3, kGemma3,                       // dense
+  kQwen3Moe, kOlmoe, kGraniteMoe, kGptOss, kQwen3Next, kQwen35Moe, kDeepseek2, kQwen35, kGranite,
+};
+
+enum class RopeScaling { kNone, kLinear, kLlama3, kYarn };
+
+struct RopeConfig {
+  uint32_t dims = 0;        // rotated dims n (even), <= head_dim
+  bool adjacent = false;    // pairs (2j, 2j+1) instead of (j, j+n/2)
+  float theta = 10000;
+  RopeScaling scaling = RopeScaling::kNone;
+  float factor = 1;
+  uint32_t original_context = 0;
+  float low_freq_factor = 1, high_freq_factor = 4;  // llama3
+  float beta_fast = 32, beta_slow = 1;              // yarn
+  bool truncate = true;                             // yarn: floor/ceil the range
+  float attn_factor = 1;                            // on cos and sin, computed (1 unless yarn)
+};
+
+enum class LayerKind : uint8_t { kFull, kSliding, kDeltaNet };
+
+enum class RouterScores { kSoftmaxAll, kSoftmaxChosen, kSigmoid };
+
+struct MoeConfig {
+  uint32_t experts = 0;  // 0: dense model
+  uint32_t used = 0;     // top-k
+  uint32_t expert_ff = 0;
+  uint32_t shared_ff = 0;   // shared expert width (all shared experts together), 0: none
+  bool shared_gated = false;
+  RouterScores scores = RouterScores::kSoftmaxAll;
+  bool normalise = false;   // divide the chosen weights by their sum
+  float weights_scale = 1;
+  uint32_t groups = 0, groups_used = 0;  // group-limited routing
+  bool router_bias = false;              // bias only for the choice (deepseek v3) or in the logits (gpt-oss)
+  uint32_t leading_dense_layers = 0;
+  std::vector<uint8_t> dense_layer;      // per layer 1: a dense MLP instead (HF mlp_only_layers); may be empty
+};
+
+struct DeltaNetConfig {
+  uint32_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, conv_kernel = 0;
+  bool tiled_heads = false;  // value head h reads key head h mod key_heads (qwen35 GGUF), else h div r
+};
+
+struct MlaConfig {
+  uint32_t q_rank = 0, kv_rank = 0, nope_dim = 0, rope_dim = 0, value_dim = 0;
+};
+
+struct ModelConfig {
+  Arch arch = Arch::kLlama;
+  std::string arch_name;  // as the file says: "llama", "qwen3", "LlamaForCausalLM"
+  std::string name;       // general.name or the folder's name
+  uint32_t layers = 0, hidden = 0, ff = 0, vocab = 0, context = 0;
+  std::vector<uint32_t> heads, kv_heads, layer_ff;  // per layer
+  uint32_t head_dim = 0, head_dim_v = 0;
+  float rms_eps = 1e-5f;
+  std::vector<LayerKind> kinds;  // per layer
+  uint32_t sliding_window = 0;   // position j is visible to i iff 0 <= i - j < window
+  RopeConfig rope, rope_sliding; // rope_sliding only where kinds hold kSliding (equal to rope if not special)
+  float attention_scale = 0;     // always set: on q.k
+  float embedding_scale = 1, residual_scale = 1, logit_scale = 1;  // logits are divided by logit_scale
+  float final_softcap = 0;       // 0: none
+  float clamp_qkv = 0;           // olmoe; 0: none
+  float swiglu_limit = 7.0f, swiglu_alpha = 1.702f;  // gpt-oss
+  bool norm_plus_one = false;    // HF one-plus norms: add 1 when norm weights are loaded
+  bool tied_head = false;        // no own head tensor
+  MoeConfig moe;
+  DeltaNetConfig delta;
+  MlaConfig mla;
+  uint32_t mtp_layers = 0;       // skipped with a notice
+};
+
+// kBadModel "unsupported architecture X" for architectures without a page; otherwise key or field named.
+Result<ModelConfig> ConfigFromGguf(const GgufMetadata& metadata, const Catalog& catalog, const std::string& name);
+Result<ModelConfig> ConfigFromHf(const HfFolder& folder);
+
+}  // namespace sluice
