@@ -14,10 +14,11 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "sluice/types.h"
 
 namespace sluice {
 
-using TokenId = int32_t;
+
 
 enum class PieceKind : uint8_t { kText, kMarkup };
 struct TextPiece {

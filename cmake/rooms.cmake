@@ -1,0 +1,21 @@
+# sluice_room(NAME dep...): the static library of one folder under src/. The link list is its row in
+# tools/layers.toml; a test compares the two.
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Threads REQUIRED)
+
+function(sluice_room name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  if(NOT sources)
+    add_library(sluice_${name} INTERFACE)
+    set(scope INTERFACE)
+  else()
+    add_library(sluice_${name} STATIC ${sources})
+    set(scope PUBLIC)
+  endif()
+  target_include_directories(sluice_${name} ${scope} ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(sluice_${name} ${scope} fmt::fmt-header-only nlohmann_json::nlohmann_json Threads::Threads)
+  foreach(dep ${ARGN})
+    target_link_libraries(sluice_${name} ${scope} sluice_${dep})
+  endforeach()
+endfunction()
