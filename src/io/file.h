@@ -1,9 +1,9 @@
 // A file opened for reading.
 //
-// Contract: owns one or two descriptors (buffered always; direct when O_DIRECT opened and probed honest).
-// ReadExact is thread-safe (pread), retries EINTR, completes short reads, and turns end-of-file or an errno
-// into one Status that names path, offset, wanted and got bytes. Reads go through raw pread so that fault
-// injection by LD_PRELOAD sees them.
+// Contract: owns one or two descriptors (buffered always; direct when O_DIRECT opened and probed
+// honest). ReadExact is thread-safe (pread), retries EINTR, completes short reads, and turns
+// end-of-file or an errno into one Status that names path, offset, wanted and got bytes. Reads go
+// through raw pread so that fault injection by LD_PRELOAD sees them.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,10 @@
 #include "base/status.h"
 
 namespace sluice {
+
+// The one text of a failed read; error 0 means the end of the file came early.
+Status ReadError(const std::string& path, uint64_t offset, uint64_t wanted, uint64_t got,
+                 int error);
 
 class File {
  public:
@@ -27,13 +31,16 @@ class File {
   Status ReadExact(uint64_t offset, MutableByteSpan out) const;
 
   int fd() const { return fd_; }
-  // -1 when O_DIRECT is refused, or a probe with a poisoned buffer showed that it lies (DESIGN section 3).
+  // -1 when O_DIRECT is refused, or a probe with a poisoned buffer showed that it lies (DESIGN
+  // section 3).
   int direct_fd() const { return direct_fd_; }
   // Alignment that direct reads need for offset, length and address (bytes, power of two).
   uint32_t direct_alignment() const { return direct_alignment_; }
 
  private:
   File() = default;
+  void ProbeDirect();
+
   std::string path_;
   uint64_t size_ = 0;
   int fd_ = -1, direct_fd_ = -1;

@@ -1,7 +1,7 @@
 // One aligned anonymous mapping with a reservation.
 //
-// Contract: page-aligned, zeroed, optionally pre-faulted; released in full on destruction. Not thread-safe to
-// move, safe to read and write from many threads like any memory. Never grows.
+// Contract: page-aligned, zeroed, optionally pre-faulted; released in full on destruction. Not
+// thread-safe to move, safe to read and write from many threads like any memory. Never grows.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace sluice {
 class Arena {
  public:
   Arena() = default;
-  // Reserves `bytes` (rounded up to pages) under `tag` and maps them. prefault touches every page now so
-  // that no page fault happens in the step loop.
+  // Reserves `bytes` (rounded up to pages) under `tag` and maps them. prefault touches every page
+  // now so that no page fault happens in the step loop.
   static Result<Arena> Make(Ledger* ledger, const std::string& tag, uint64_t bytes, bool prefault);
   Arena(Arena&& other) noexcept { *this = std::move(other); }
   Arena& operator=(Arena&& other) noexcept;

@@ -1,9 +1,9 @@
 // The ledger: every byte the engine holds has a tag and an owner.
 //
-// Contract: Reserve draws `bytes` from the budget or fails with kBudget naming tag, wanted and free bytes.
-// A Reservation returns its bytes when destroyed (movable, not copyable). Freeze() forbids further reserves:
-// after open, nothing may grow. Thread-safe. Bytes that are not drawn from the ledger (code, libraries,
-// stacks) are represented by a reservation too, measured at open.
+// Contract: Reserve draws `bytes` from the budget or fails with kBudget naming tag, wanted and free
+// bytes. A Reservation returns its bytes when destroyed (movable, not copyable). Freeze() forbids
+// further reserves: after open, nothing may grow. Thread-safe. Bytes that are not drawn from the
+// ledger (code, libraries, stacks) are represented by a reservation too, measured at open.
 #pragma once
 
 #include <cstdint>
