@@ -1,6 +1,7 @@
 // Sizes: literals, overflow-checked arithmetic, alignment, parsing and printing.
 //
-// Contract: pure functions. Sizes on the command line take K/M/G/T as powers of 1024 (DESIGN section 5).
+// Contract: pure functions. Sizes on the command line take K/M/G/T as powers of 1024 (DESIGN
+// section 5).
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,9 @@ using MutableByteSpan = std::span<uint8_t>;
 constexpr uint64_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 
 // `alignment` must be a power of two.
-constexpr uint64_t AlignUp(uint64_t n, uint64_t alignment) { return (n + alignment - 1) & ~(alignment - 1); }
+constexpr uint64_t AlignUp(uint64_t n, uint64_t alignment) {
+  return (n + alignment - 1) & ~(alignment - 1);
+}
 constexpr uint64_t AlignDown(uint64_t n, uint64_t alignment) { return n & ~(alignment - 1); }
 
 // nullopt on overflow: lengths read from a file are multiplied with these only.

@@ -1,7 +1,7 @@
 // Where notices go: one process-wide sink set by the command line or an embedder.
 //
-// Contract: thread-safe; a notice is one line without a newline. The default sink drops everything (a
-// library does not print). Errors are returned, never logged instead.
+// Contract: thread-safe; a notice is one line without a newline. The default sink drops everything
+// (a library does not print). Errors are returned, never logged instead.
 #pragma once
 
 #include <functional>
