@@ -1,7 +1,7 @@
-// Sampling and generation on top of a session, and a chat with history.
+// Generation on top of a session, and a chat with history.
 //
-// Contract: Sampler is deterministic: same logits history, options and seed give the same tokens on every
-// machine. NaN or infinite logits are an error, never a token. Not thread-safe.
+// Contract: calls block; not thread-safe. Text is complete UTF-8 only: an incomplete tail is
+// dropped. A failed call keeps what came before it: a Chat its history, a Session its timeline.
 #pragma once
 
 #include <atomic>
@@ -10,69 +10,46 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
+#include "sluice/sampling.h"
 #include "sluice/session.h"
 #include "sluice/status.h"
 
 namespace sluice {
 
-struct SamplingOptions {
-  double temperature = 0.8;       // 0: greedy
-  int top_k = 40;                 // 0: off
-  double top_p = 0.95;            // 1: off
-  double min_p = 0.05;            // 0: off
-  double typical_p = 1;           // 1: off
-  double repeat_penalty = 1;      // 1: off
-  double presence_penalty = 0, frequency_penalty = 0;
-  int penalty_last_n = 64;        // -1: whole timeline
-  double dry_multiplier = 0;      // 0: off
-  double dry_base = 1.75;
-  int dry_allowed_length = 2;
-  int dry_last_n = -1;
-  std::vector<TokenId> dry_breakers;
-  std::vector<std::pair<TokenId, double>> logit_bias;
-  uint64_t seed = 0;
-};
-
-// Applies a model's generation_config JSON (temperature, top_k, top_p, min_p, repetition_penalty, do_sample)
-// to the options.
-Status ApplyGenerationDefaults(const std::string& json, SamplingOptions* options);
-
-class Sampler {
- public:
-  Sampler(const SamplingOptions& options, uint32_t vocab);
-  ~Sampler();
-  // Picks the next token given logits [vocab] and the timeline so far. kFailed on NaN/Inf.
-  Result<TokenId> Sample(std::span<const float> logits, std::span<const TokenId> history);
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
 struct GenerateOptions {
   SamplingOptions sampling;
-  int64_t max_tokens = -1;              // -1: until EOG or the context's end
-  std::vector<std::string> stops;       // cut exactly, also across token boundaries
+  int64_t max_tokens = -1;         // -1: until EOG or the context's end
+  std::vector<std::string> stops;  // cut exactly, also across token boundaries
   bool ignore_eog = false;
-  std::function<void(std::string_view)> on_text;  // streamed, complete UTF-8 only, stop text held back
+  std::function<void(std::string_view)>
+      on_text;  // streamed, complete UTF-8 only, stop text held back
   const std::atomic<bool>* cancel = nullptr;
 };
 
 struct GenerateResult {
   std::string text;
-  std::vector<TokenId> ids;             // without the EOG token
-  std::string finish_reason;            // "stop", "length", "context", "cancelled"
+  std::vector<TokenId> ids;    // without the EOG token
+  std::string finish_reason;   // "stop", "length", "context", "cancelled"
+  uint32_t reused_tokens = 0;  // prompt tokens that were already in the timeline (Chat)
+  uint32_t dropped_turns = 0;  // old turns a Chat left out to make room
 };
 
-// Appends prompt (may be empty if the session has logits), then generates.
-Result<GenerateResult> Generate(Session* session, std::span<const TokenId> prompt, const GenerateOptions& options);
+// Appends prompt (may be empty if the session has logits; else BOS is used, or kUsage when the
+// model has none), then generates. kContextFull when the prompt does not fit. The last token is
+// picked but not run through the model when max_tokens ends the call: to go on, pass it as the next
+// prompt.
+Result<GenerateResult> Generate(Session* session, std::span<const TokenId> prompt,
+                                const GenerateOptions& options);
 
 enum class ContextFull { kStop, kDrop };
 
 // A conversation: renders, finds the common prefix with the timeline, appends only what is new.
+// With kDrop (the default) the oldest turns are left out whole when the context is full, the system
+// text never; with kStop a full context is kContextFull, or finish_reason "context" in the middle
+// of an answer.
 class Chat {
  public:
   Chat(Engine* engine, Session* session);
@@ -80,12 +57,14 @@ class Chat {
   void SetSystem(const std::string& text);
   void SetContextFull(ContextFull mode);
   void SetTemplateOptions(const RenderOptions& options);
-  // Adds the user's message, answers it, and keeps both. notice is called when old turns are dropped.
+  // Adds the user's message, answers it, and keeps both. notice is called when old turns are
+  // dropped.
   Result<GenerateResult> Ask(const std::string& user, const GenerateOptions& options,
                              const std::function<void(std::string_view)>& notice = {});
-  void Clear();                          // forgets the turns, keeps the system text
-  bool Undo();                           // removes the last exchange
-  std::string HistoryJson() const;
+  void Clear();                     // forgets the turns, keeps the system text
+  bool Undo();                      // removes the last exchange
+  std::string HistoryJson() const;  // array of {"role", "content"}, the system text included
+  uint32_t turns() const;           // exchanges in the history
 
  private:
   struct Impl;

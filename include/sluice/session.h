@@ -36,6 +36,8 @@ class Session {
   // back to a snapshot; 0 is always possible).
   uint32_t Rewind(uint32_t n);
 
+  Engine& engine() const;                      // the one it was created on
+
   struct Impl;
   Impl& impl() { return *impl_; }
 
