@@ -41,10 +41,21 @@ const char* KnownTypeName(uint32_t id);
 // Bytes of a row of n elements; nullopt when n is no multiple of the block or the product overflows.
 std::optional<uint64_t> RowBytes(WeightType type, uint64_t n);
 
-// n elements from blocks to float32. The type must decode (InfoOf(type).decodes).
+// n elements from blocks to float32; pointers need no alignment. The type must decode (InfoOf(type).decodes):
+// for one that does not, asserts, and in release builds fills `out` with NaN so that the mistake surfaces.
+// Reads no floating-point mode beyond round-to-nearest; subnormals, Inf and NaN follow IEEE 754.
 void DecodeRow(WeightType type, const uint8_t* blocks, float* out, uint64_t n);
-// Float32 to blocks; kFailed for types without an encoder.
-Status EncodeRow(WeightType type, const float* in, uint8_t* blocks, uint64_t n);
+
+// Whether EncodeRow has an encoder for the type.
+bool Encodes(WeightType type);
+
+// Float32 to blocks. F32, F16 and BF16 take any value. Block types refuse (kFailed, the element is named) a NaN
+// or infinity and values whose scale overflows a half; what lies below the smallest scale becomes zero.
+// Types with one right answer give llama.cpp's bytes; K-quants and IQ4 are a search for the least squared error,
+// weighted by `importance` (n non-negative numbers, for instance the mean squared activation per column) when
+// it is not null. The other types ignore it. kFailed for types without an encoder or an n off the block.
+Status EncodeRow(WeightType type, const float* in, uint8_t* blocks, uint64_t n,
+                 const float* importance = nullptr);
 
 // IEEE half and bfloat16, exact; to-half and to-bf16 round to nearest even.
 float HalfToFloat(uint16_t bits);
