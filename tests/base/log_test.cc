@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -18,16 +19,18 @@ TEST(Log, SinkReceivesAndCanBeTakenAway) {
 }
 
 TEST(Log, OncePerKeyAcrossThreads) {
+  static int round = 0;  // keys live as long as the process; --gtest_repeat needs fresh ones
+  const std::string key = "log_test.once" + std::to_string(++round);
   int count = 0;
   SetLogSink([&](LogLevel level, std::string_view) { count += level == LogLevel::kWarning; });
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([] {
-      for (int j = 0; j < 50; ++j) LogOnce(LogLevel::kWarning, "log_test.once", "said");
+    threads.emplace_back([&key] {
+      for (int j = 0; j < 50; ++j) LogOnce(LogLevel::kWarning, key, "said");
     });
   }
   for (std::thread& thread : threads) thread.join();
-  LogOnce(LogLevel::kWarning, "log_test.other", "said");
+  LogOnce(LogLevel::kWarning, key + "other", "said");
   SetLogSink({});
   EXPECT_EQ(count, 2);
 }
