@@ -30,7 +30,7 @@ constexpr Entry Make(WeightType type, const char* name, uint32_t elems, uint32_t
 }
 
 #define CODEC(NAME, ELEMS, BYTES) \
-  Make(WeightType::k##NAME, #NAME, ELEMS, BYTES, quant::Decode##NAME)
+  Make(WeightType::k##NAME, #NAME, ELEMS, BYTES, quant::Decode##NAME, quant::Encode##NAME)
 #define SIZE_ONLY(NAME, ELEMS, BYTES) Make(WeightType::k##NAME, #NAME, ELEMS, BYTES)
 
 constexpr Entry kEntries[] = {
