@@ -1,0 +1,82 @@
+// Multi-head latent attention in absorbed form (docs/architectures.md, deepseek_v2): h -> a.tmp.
+//
+// The cache holds one row per token, [latent | rotated rope key], shared by all heads: attention
+// runs in the latent space with the queries multiplied by the key up-projection and the result by
+// the value up-projection.
+#include <algorithm>
+#include <array>
+
+#include "base/limits.h"
+#include "model/forward.h"
+
+namespace sluice {
+namespace {
+
+constexpr float kInnerEps = 1e-6f;  // of both inner norms, whatever rms eps the config says
+
+// out[T][H][rows_h] = W_h x[T][H][cols] with W = [H][rows_h][cols]: a product per head, each with
+// its own input. x and out rows have the given strides in floats.
+void ProjectPerHead(Forward& f, const Matrix& w, uint32_t heads, const float* x, uint64_t x_head,
+                    uint64_t x_row, float* out, uint64_t out_head, uint64_t out_row) {
+  const uint32_t rows_h = w.rows / heads;
+  const ActFormat format = f.exec().FormatFor(w.type);
+  std::array<MatmulJob, Exec::kJobsMax> jobs;
+  size_t n = 0;
+  for (uint32_t head = 0; head < heads; ++head) {
+    MatmulArgs args;
+    args.weights = w.data + uint64_t{head} * rows_h * w.row_bytes;
+    args.row_bytes = w.row_bytes;
+    args.type = w.type;
+    args.out = out + head * out_head;
+    args.out_stride = out_row;
+    args.x = f.exec().Prepare(format, x + head * x_head, x_row, f.t.rows, w.cols, f.a.act);
+    jobs[n++] = {args, rows_h};
+    // Quantised inputs share one buffer, so those heads run one at a time; float inputs are
+    // batched.
+    if (format != ActFormat::kF32 || n == jobs.size() || head + 1 == heads) {
+      f.exec().Run({jobs.data(), n});
+      n = 0;
+    }
+  }
+}
+
+}  // namespace
+
+void LatentAttention(Forward& f, const LayerWeights& w) {
+  const MlaConfig& m = f.c.mla;
+  Activations& a = f.a;
+  const uint32_t heads = f.c.heads[w.layer], dim_q = m.nope_dim + m.rope_dim,
+                 dim_k = m.kv_rank + m.rope_dim;
+  const uint64_t rows = f.t.rows;
+  if (w[MatrixRole::kMlaQa]) {
+    float* low = a.aux;
+    f.Project(a.h, {{w[MatrixRole::kMlaQa], low}, {w[MatrixRole::kMlaKvA], a.k}});
+    f.Norm(low, w[VectorRole::kMlaQaNorm], low, m.q_rank, kInnerEps);
+    f.Project(low, {{w[MatrixRole::kMlaQb], a.q}});
+  } else {
+    f.Project(a.h, {{w[MatrixRole::kQ], a.q}, {w[MatrixRole::kMlaKvA], a.k}});
+  }
+  for (uint64_t i = 0; i < rows; ++i) {
+    f.exec().ops().rms_norm(a.k + i * dim_k, w[VectorRole::kMlaKvANorm], kInnerEps, m.kv_rank,
+                            a.k + i * dim_k);
+  }
+  // The rope part lies behind the plain part of each head.
+  f.Rope(a.q + m.nope_dim, heads, dim_q, w.layer);
+  f.Rope(a.k + m.kv_rank, 1, dim_k, w.layer);
+  f.StoreKv(w.layer, a.k, nullptr, 1);
+
+  float* latent_q = a.aux;                           // [T][H][rank + rope]
+  float* latent_out = a.aux + rows * heads * dim_k;  // [T][H][rank]
+  ProjectPerHead(f, w[MatrixRole::kMlaKB], heads, a.q, dim_q, uint64_t{heads} * dim_q, latent_q,
+                 dim_k, uint64_t{heads} * dim_k);
+  for (uint64_t i = 0; i < rows * heads; ++i) {
+    std::copy_n(a.q + i * dim_q + m.nope_dim, m.rope_dim, latent_q + i * dim_k + m.kv_rank);
+  }
+  f.AttendHeads(w.layer, latent_q, uint64_t{heads} * dim_k, dim_k, heads, 1, nullptr, latent_out,
+                uint64_t{heads} * m.kv_rank, m.kv_rank);
+  ProjectPerHead(f, w[MatrixRole::kMlaVB], heads, latent_out, m.kv_rank,
+                 uint64_t{heads} * m.kv_rank, a.mixed, m.value_dim, uint64_t{heads} * m.value_dim);
+  f.Project(a.mixed, {{w[MatrixRole::kO], a.tmp}});
+}
+
+}  // namespace sluice
