@@ -1,0 +1,134 @@
+#include "io/probe.h"
+
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace sluice {
+namespace {
+
+constexpr uint64_t kBufferAlignment = 64 * kKiB;
+
+// Places to read, the same for every run.
+class Places {
+ public:
+  Places(const File& file, uint64_t request_bytes, uint64_t alignment)
+      : file_(file),
+        request_bytes_(request_bytes),
+        alignment_(std::max<uint64_t>(alignment, 4096)) {}
+
+  uint64_t Next() {
+    const uint64_t room = file_.size() > request_bytes_ ? file_.size() - request_bytes_ : 0;
+    if (room == 0) return 0;
+    uint64_t at = 0;
+    for (int attempt = 0; attempt < 4; ++attempt) {
+      state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+      at = AlignDown((state_ >> 16) % room, alignment_);
+      const off_t data = lseek(file_.fd(), static_cast<off_t>(at), SEEK_DATA);
+      if (data < 0 || static_cast<uint64_t>(data) == at) return at;
+      if (static_cast<uint64_t>(data) <= room)
+        return AlignDown(static_cast<uint64_t>(data), alignment_);
+    }
+    return at;
+  }
+
+ private:
+  const File& file_;
+  const uint64_t request_bytes_, alignment_;
+  uint64_t state_ = 88172645463325252u;
+};
+
+struct Buffers {
+  explicit Buffers(uint64_t wanted) : bytes(wanted) {
+    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    base = p == MAP_FAILED ? nullptr : static_cast<uint8_t*>(p);
+    // Page faults belong to no device.
+    for (uint64_t at = 0; base != nullptr && at < bytes; at += 4096)
+      static_cast<volatile uint8_t*>(base)[at] = 0;
+  }
+  ~Buffers() {
+    if (base != nullptr) munmap(base, bytes);
+  }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+  uint8_t* base = nullptr;
+  uint64_t bytes = 0;
+};
+
+Status Measure(ReadQueue* queue, Places* places, uint64_t request_bytes, uint64_t file_bytes,
+               double seconds, const Buffers& buffers, std::vector<ReadRequest>* requests,
+               BandwidthSample* sample) {
+  const uint64_t stride = buffers.bytes / requests->size();
+  const double start = NowSeconds();
+  auto submit = [&](size_t i) {
+    ReadRequest& request = (*requests)[i];
+    request.offset = places->Next();
+    request.length = std::min(request_bytes, AlignUp(file_bytes, queue->alignment()));
+    request.buffer = buffers.base + i * stride;
+    queue->Submit(&request);
+  };
+  const size_t n = static_cast<size_t>(sample->depth);
+  for (size_t i = 0; i < n; ++i) submit(i);
+  double now = start;
+  for (size_t i = 0; now - start < seconds; i = (i + 1) % n) {
+    SLUICE_TRY(queue->Wait(&(*requests)[i]));
+    sample->bytes += (*requests)[i].length;
+    submit(i);
+    now = NowSeconds();
+  }
+  sample->bytes_per_s = static_cast<double>(sample->bytes) / (now - start);
+  for (size_t i = 0; i < n; ++i) SLUICE_TRY(queue->Wait(&(*requests)[i]));
+  return Status();
+}
+
+}  // namespace
+
+uint64_t ProbeBytes(const BandwidthProbeOptions& options) {
+  const int deepest =
+      options.depths.empty() ? 1 : *std::max_element(options.depths.begin(), options.depths.end());
+  return static_cast<uint64_t>(std::max(deepest, 1)) *
+         AlignUp(options.request_bytes, kBufferAlignment);
+}
+
+Result<BandwidthProbe> MeasureReadBandwidth(const File& file,
+                                            const BandwidthProbeOptions& options) {
+  if (file.size() == 0 || options.request_bytes == 0 || options.depths.empty()) {
+    return Status(Code::kFailed, "nothing to measure", file.path());
+  }
+  const Buffers buffers(ProbeBytes(options));
+  if (buffers.base == nullptr)
+    return Status(Code::kFailed, "no memory for the disk probe", file.path());
+  const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
+  std::vector<ReadRequest> requests(static_cast<size_t>(std::max(deepest, 1)));
+  BandwidthProbe probe;
+  for (int depth : options.depths) {
+    ReadQueueOptions queue_options;
+    queue_options.backend = options.backend;
+    queue_options.depth = std::max(depth, 1);
+    queue_options.registered = {MutableByteSpan(buffers.base, buffers.bytes)};
+    SLUICE_ASSIGN(auto queue, MakeReadQueue({&file}, queue_options));
+    probe.backend = queue->name();
+    probe.direct = queue->alignment() > 1;
+    Places places(file, options.request_bytes, queue->alignment());
+    BandwidthSample sample;
+    sample.depth = queue_options.depth;
+    const uint64_t request_bytes = AlignUp(options.request_bytes, 4096);
+    SLUICE_TRY(Measure(queue.get(), &places, request_bytes, file.size(),
+                       options.seconds_max / static_cast<double>(options.depths.size()), buffers,
+                       &requests, &sample));
+    probe.best_bytes_per_s = std::max(probe.best_bytes_per_s, sample.bytes_per_s);
+    probe.samples.push_back(sample);
+  }
+  probe.best_depth = deepest;
+  for (const BandwidthSample& sample : probe.samples) {
+    if (sample.bytes_per_s >= 0.97 * probe.best_bytes_per_s)
+      probe.best_depth = std::min(probe.best_depth, sample.depth);
+  }
+  return probe;
+}
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// How fast does this file's device deliver, at which depth?
+//
+// Contract: reads the file itself at pseudo-random aligned places that hold data (holes of a sparse
+// file are passed over: they would be read at memory speed), with the backend the engine will use.
+// Allocates depth buffers of request_bytes for its own duration: call it before the ledger is drawn
+// up, or reserve ProbeBytes(). Takes about seconds_max in all, whatever the device; a rate counts
+// the bytes of completed requests only. Through the page cache the rate may be the memory's:
+// `direct` says which it was.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "io/file.h"
+#include "io/read_queue.h"
+
+namespace sluice {
+
+struct BandwidthSample {
+  int depth = 0;
+  double bytes_per_s = 0;
+  uint64_t bytes = 0;
+};
+
+struct BandwidthProbe {
+  std::string backend;
+  bool direct = false;
+  std::vector<BandwidthSample> samples;  // one per depth, in the order asked for
+  // The smallest depth that reaches 97 % of the best rate: deeper queues only take the processor
+  // away.
+  int best_depth = 1;
+  double best_bytes_per_s = 0;
+};
+
+struct BandwidthProbeOptions {
+  IoBackend backend = IoBackend::kAuto;
+  uint64_t request_bytes = kMiB;
+  std::vector<int> depths = {1, 2, 4, 8};
+  double seconds_max = 0.5;
+};
+
+uint64_t ProbeBytes(const BandwidthProbeOptions& options);
+Result<BandwidthProbe> MeasureReadBandwidth(const File& file,
+                                            const BandwidthProbeOptions& options = {});
+
+}  // namespace sluice

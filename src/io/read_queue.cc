@@ -1,0 +1,77 @@
+#include "io/read_queue.h"
+
+#include <fmt/core.h>
+
+#include "base/log.h"
+#include "io/pool_queue.h"
+#include "io/uring_probe.h"
+#include "io/uring_queue.h"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kDirectHint =
+    "use --io buffered, or put the file on a disk that allows direct reads";
+
+// The first file without a direct descriptor; nullptr when all have one. Nothing is ever read from
+// an empty file.
+const File* WithoutDirect(const std::vector<const File*>& files) {
+  for (const File* file : files) {
+    if (file->size() > 0 && file->direct_fd() < 0) return file;
+  }
+  return nullptr;
+}
+
+Result<std::unique_ptr<ReadQueue>> MakePool(const std::vector<const File*>& files, bool direct,
+                                            int depth) {
+  PoolQueueOptions options;
+  options.name = direct ? "pread" : "buffered";
+  options.direct = direct;
+  options.lanes = depth;
+  return PoolQueue::Make(files, std::move(options));
+}
+
+Result<std::unique_ptr<ReadQueue>> MakeAuto(const std::vector<const File*>& files,
+                                            const ReadQueueOptions& options) {
+  if (const File* file = WithoutDirect(files)) {
+    LogOnce(
+        LogLevel::kNotice, "io.buffered",
+        fmt::format("{}: direct reads are refused here; reading through the page cache (slower)",
+                    file->path()));
+    return MakePool(files, false, options.depth);
+  }
+  const UringProbe& probe = ProbeUring();
+  std::string reason = probe.reason;
+  if (probe.available) {
+    auto queue = UringQueue::Make(files, options.depth, options.registered);
+    if (queue.ok()) return queue;
+    reason = queue.status().what();
+  }
+  LogOnce(LogLevel::kNotice, "io.pread",
+          fmt::format("io_uring is not available ({}); reading with {} threads", reason,
+                      options.depth));
+  auto queue = MakePool(files, true, options.depth);
+  if (queue.ok()) return queue;
+  LogOnce(LogLevel::kNotice, "io.pool", queue.status().ToString());
+  return MakePool(files, false, 1);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ReadQueue>> MakeReadQueue(const std::vector<const File*>& files,
+                                                 const ReadQueueOptions& options) {
+  if (options.backend == IoBackend::kAuto) return MakeAuto(files, options);
+  if (options.backend == IoBackend::kBuffered) return MakePool(files, false, options.depth);
+  if (const File* file = WithoutDirect(files)) {
+    return Status(Code::kIo, "direct reads are refused here", file->path(), kDirectHint);
+  }
+  if (options.backend == IoBackend::kPread) return MakePool(files, true, options.depth);
+  const UringProbe& probe = ProbeUring();
+  if (!probe.available) {
+    return Status(Code::kIo, fmt::format("io_uring is not available: {}", probe.reason), "io",
+                  "use --io pread");
+  }
+  return UringQueue::Make(files, options.depth, options.registered);
+}
+
+}  // namespace sluice
