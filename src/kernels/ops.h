@@ -1,11 +1,11 @@
 // The kernel table: every hot loop of the engine as a plain leaf function.
 //
-// Contract: leaves take plain arguments and a row (or head, or token) range, allocate nothing, touch no
-// globals and no threads. One table per instruction set, each in its own translation unit with its own
-// flags; GetOps() returns the best one this CPU runs (or a lower one forced by name). Promise 2: the value
-// of out[t][r] depends only on weights row r and activation row t, never on the number of rows, tokens, the
-// range or the thread: each (t, r) pair has one fixed accumulation order per instruction set. Scalar is the
-// reference; the others agree with it to 1e-5 relative.
+// Contract: leaves take plain arguments and a row (or head, or token) range, allocate nothing,
+// touch no globals and no threads. One table per instruction set, each in its own translation unit
+// with its own flags; GetOps() returns the best one this CPU runs (or a lower one forced by name).
+// Promise 2: the value of out[t][r] depends only on weights row r and activation row t, never on
+// the number of rows, tokens, the range or the thread: each (t, r) pair has one fixed accumulation
+// order per instruction set. Scalar is the reference; the others agree with it to 1e-5 relative.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,11 @@ enum class ActFormat : uint8_t {
 struct ActRows {
   ActFormat format = ActFormat::kF32;
   uint32_t rows = 0, cols = 0;
-  const float* f32 = nullptr;       // kF32
+  const float* f32 = nullptr;  // kF32
   uint64_t f32_stride = 0;
-  const int8_t* q = nullptr;        // kQ8*: [rows][cols]
-  const float* scale = nullptr;     // [rows][cols / 32 or cols / 256]
-  const int16_t* sums = nullptr;    // [rows][cols / 32 or cols / 16]
+  const int8_t* q = nullptr;      // kQ8*: [rows][cols]
+  const float* scale = nullptr;   // [rows][cols / 32 or cols / 256]
+  const int16_t* sums = nullptr;  // [rows][cols / 32 or cols / 16]
   uint64_t q_stride = 0, scale_stride = 0, sums_stride = 0;
 };
 
@@ -42,12 +42,13 @@ ActFormat ActFormatOf(WeightType type);
 uint64_t ActScales(ActFormat format, uint64_t n);
 uint64_t ActSums(ActFormat format, uint64_t n);
 
-// out[t * out_stride + r] = sum_c W[r][c] * x[t][c] (+ bias[r]) for all t and row_begin <= r < row_end.
+// out[t * out_stride + r] = sum_c W[r][c] * x[t][c] (+ bias[r]) for all t and row_begin <= r <
+// row_end.
 struct MatmulArgs {
   const uint8_t* weights = nullptr;  // row 0; any byte alignment (streamed in file layout)
   uint64_t row_bytes = 0;
   WeightType type = WeightType::kF32;
-  ActRows x;                         // x.format is ActFormatOf(type), or kF32 for float activations
+  ActRows x;  // x.format is ActFormatOf(type), or kF32 for float activations
   const float* bias = nullptr;
   float* out = nullptr;
   uint64_t out_stride = 0;
@@ -58,8 +59,9 @@ enum class KvFormat : uint8_t { kF32, kF16, kQ8, kK8V4 };
 constexpr uint32_t kKvPageTokens = 64;
 
 // Attention of one token over one KV head: `group` query heads share the K/V rows of positions
-// [first, last]. A page holds kKvPageTokens rows; K row p lies at pages[p / 64] + k_offset + (p % 64) * k_row.
-// Softmax is online, page by page in order: m, l and the accumulator are rescaled once per page.
+// [first, last]. A page holds kKvPageTokens rows; K row p lies at pages[p / 64] + k_offset + (p %
+// 64) * k_row. Softmax is online, page by page in order: m, l and the accumulator are rescaled once
+// per page.
 struct AttentionArgs {
   const float* q = nullptr;  // [group][dim_k], roped, not scaled
   uint32_t group = 0, dim_k = 0, dim_v = 0;
@@ -80,35 +82,39 @@ struct DeltaStepArgs {
   const float* v = nullptr;  // [vd]
   float beta = 0, decay = 1;
   uint32_t kd = 0, vd = 0;
-  float* out = nullptr;      // [vd]
+  float* out = nullptr;  // [vd]
 };
 
 struct Ops {
   const char* isa = "scalar";
 
   void (*matmul)(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) = nullptr;
-  void (*quantize)(ActFormat format, const float* x, uint32_t n, int8_t* q, float* scale, int16_t* sums) = nullptr;
+  void (*quantize)(ActFormat format, const float* x, uint32_t n, int8_t* q, float* scale,
+                   int16_t* sums) = nullptr;
 
   // y = x / sqrt(mean(x^2) + eps) * w; w may be null. x and y may alias.
   void (*rms_norm)(const float* x, const float* w, float eps, uint32_t n, float* y) = nullptr;
-  // Rotates n_heads vectors of head_dim at x in place: cos/sin [dims / 2] hold this position's values.
-  void (*rope)(float* x, uint32_t n_heads, uint32_t head_dim, uint32_t dims, bool adjacent, const float* cos,
-               const float* sin) = nullptr;
-  void (*silu_mul)(const float* gate, const float* up, uint32_t n, float* y) = nullptr;       // silu(gate) * up
+  // Rotates n_heads vectors of head_dim at x in place: cos/sin [dims / 2] hold this position's
+  // values.
+  void (*rope)(float* x, uint32_t n_heads, uint32_t head_dim, uint32_t dims, bool adjacent,
+               const float* cos, const float* sin) = nullptr;
+  void (*silu_mul)(const float* gate, const float* up, uint32_t n,
+                   float* y) = nullptr;  // silu(gate) * up
   void (*gelu_tanh_mul)(const float* gate, const float* up, uint32_t n, float* y) = nullptr;
   // gpt-oss: min(gate, limit) * sigmoid(alpha * gate) * (clamp(up, -limit, limit) + 1)
-  void (*swiglu_clamped_mul)(const float* gate, const float* up, float limit, float alpha, uint32_t n,
-                             float* y) = nullptr;
-  void (*add)(const float* x, float scale, uint32_t n, float* y) = nullptr;                    // y += scale * x
-  void (*mul_sigmoid)(const float* gate, uint32_t n, float* y) = nullptr;                      // y *= sigmoid(gate)
-  void (*softmax)(float* x, uint32_t n) = nullptr;                                             // in place
-  void (*kv_store)(KvFormat format, bool is_value, const float* x, uint32_t n, uint8_t* row) = nullptr;
+  void (*swiglu_clamped_mul)(const float* gate, const float* up, float limit, float alpha,
+                             uint32_t n, float* y) = nullptr;
+  void (*add)(const float* x, float scale, uint32_t n, float* y) = nullptr;  // y += scale * x
+  void (*mul_sigmoid)(const float* gate, uint32_t n, float* y) = nullptr;    // y *= sigmoid(gate)
+  void (*softmax)(float* x, uint32_t n) = nullptr;                           // in place
+  void (*kv_store)(KvFormat format, bool is_value, const float* x, uint32_t n,
+                   uint8_t* row) = nullptr;
   void (*attention)(const AttentionArgs& args) = nullptr;
   void (*delta_step)(const DeltaStepArgs& args) = nullptr;
-  // Causal depthwise conv + silu over channels [begin, end): state [channels][kernel - 1] oldest first is
-  // advanced with x [channels]; y[c] = silu(sum_i w[c][i] * window[c][i]).
-  void (*conv_step)(const float* w, uint32_t kernel, const float* x, float* state, uint32_t begin, uint32_t end,
-                    float* y) = nullptr;
+  // Causal depthwise conv + silu over channels [begin, end): state [channels][kernel - 1] oldest
+  // first is advanced with x [channels]; y[c] = silu(sum_i w[c][i] * window[c][i]).
+  void (*conv_step)(const float* w, uint32_t kernel, const float* x, float* state, uint32_t begin,
+                    uint32_t end, float* y) = nullptr;
 };
 
 // Bytes of one K or V row of n elements in a KV format.

@@ -1,0 +1,67 @@
+#include "kernels/ops.h"
+
+#include "kernels/kv_row.h"
+#include "kernels/scalar/int_block.h"
+#include "kernels/tables.h"
+
+namespace sluice {
+
+ActFormat ActFormatOf(WeightType type) {
+  if (!scalar::HasIntPath(type)) return ActFormat::kF32;
+  return InfoOf(type).block_elems == 32 ? ActFormat::kQ8x32 : ActFormat::kQ8x256;
+}
+
+uint64_t ActScales(ActFormat format, uint64_t n) {
+  switch (format) {
+    case ActFormat::kQ8x32:
+      return n / 32;
+    case ActFormat::kQ8x256:
+      return n / 256;
+    case ActFormat::kF32:
+      break;
+  }
+  return 0;
+}
+
+uint64_t ActSums(ActFormat format, uint64_t n) {
+  switch (format) {
+    case ActFormat::kQ8x32:
+      return n / 32;
+    case ActFormat::kQ8x256:
+      return n / 16;
+    case ActFormat::kF32:
+      break;
+  }
+  return 0;
+}
+
+uint64_t KvRowBytes(KvFormat format, bool is_value, uint32_t n) {
+  const uint64_t blocks = (uint64_t{n} + kKvBlockElems - 1) / kKvBlockElems;
+  switch (format) {
+    case KvFormat::kF32:
+      return uint64_t{n} * 4;
+    case KvFormat::kF16:
+      return uint64_t{n} * 2;
+    case KvFormat::kQ8:
+      return blocks * sizeof(KvQ8Block);
+    case KvFormat::kK8V4:
+      return blocks * (is_value ? sizeof(KvQ4Block) : sizeof(KvQ8Block));
+  }
+  return 0;
+}
+
+std::vector<std::string_view> AvailableIsas() {
+  std::vector<std::string_view> names;
+  names.push_back("scalar");
+  return names;
+}
+
+const Ops* GetOps(std::string_view isa) {
+  for (const std::string_view name : AvailableIsas()) {
+    if (!isa.empty() && isa != name) continue;
+    return ScalarOps();
+  }
+  return nullptr;
+}
+
+}  // namespace sluice
