@@ -1,7 +1,8 @@
 // The catalog: what a model's files hold, as named extents.
 //
-// Contract: plain data, immutable after parsing; every extent was checked to lie inside its file, dims and
-// byte counts to be free of overflow, names to be unique. dims are in GGUF order: dims[0] runs along a row.
+// Contract: plain data, immutable after parsing; every extent was checked to lie inside its file,
+// dims and byte counts to be free of overflow, names to be unique. dims are in GGUF order: dims[0]
+// runs along a row.
 #pragma once
 
 #include <array>
