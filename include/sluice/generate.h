@@ -44,6 +44,11 @@ struct GenerateResult {
 Result<GenerateResult> Generate(Session* session, std::span<const TokenId> prompt,
                                 const GenerateOptions& options);
 
+// Adds DRY sequence breakers given as text ("\n", ":"): every token that contains the text breaks a
+// repetition, and so does a token that ends with its beginning when the tokens of the rest follow.
+void AddDryBreakers(const TextModel& text, const std::vector<std::string>& breakers,
+                    SamplingOptions* sampling);
+
 enum class ContextFull { kStop, kDrop };
 
 // A conversation: renders, finds the common prefix with the timeline, appends only what is new.
