@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Looks for instructions above the x86-64 baseline where they must not be.
+
+  tools/isa_leak.py BUILD_DIR
+
+Only objects under src/kernels/{avx2,avx512,amx}/ are built for newer processors. Two leaks would crash an
+older one: an AVX instruction in any other object, and an inline function that such an object shares with
+another (the linker keeps one copy and may keep the one with AVX in it). Both are violations.
+"""
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+ISA_FOLDER = re.compile(r"/kernels/(avx2|avx512|amx)/")
+# VEX and EVEX mnemonics all begin with v; the few others that do are system instructions.
+AVX = re.compile(r"\t(?!verr|verw|vm(?:call|launch|resume|xoff|xon|read|write|clear|ptr|func))v[a-z]\w*\b|%[yz]mm\d")
+FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
+
+
+def isa_of(path):
+    match = ISA_FOLDER.search(path.as_posix())
+    return match.group(1) if match else "baseline"
+
+
+def leaking_functions(path):
+    """Names of the functions of an object that hold an AVX instruction."""
+    process = subprocess.run(["objdump", "-d", "-C", "--no-show-raw-insn", path],
+                             capture_output=True, text=True, check=True)
+    function, found = "?", set()
+    for line in process.stdout.splitlines():
+        head = FUNCTION.match(line)
+        if head:
+            function = head.group(1)
+        elif AVX.search(line):
+            found.add(function)
+    return sorted(found)
+
+
+def weak_functions(path):
+    process = subprocess.run(["nm", "--defined-only", path], capture_output=True, text=True, check=True)
+    rows = (line.split() for line in process.stdout.splitlines())
+    return {row[2] for row in rows if len(row) == 3 and row[1] == "W"}
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    build = pathlib.Path(sys.argv[1])
+    objects = sorted(p for p in build.rglob("*.o") if re.search(r"/sluice_\w+\.dir/", p.as_posix()))
+    if not objects:
+        sys.exit(f"isa_leak: no objects of a room in {build}")
+    problems, homes = [], collections.defaultdict(dict)
+    for path in objects:
+        isa = isa_of(path)
+        for symbol in weak_functions(path):
+            homes[symbol].setdefault(isa, path)
+        if isa == "baseline":
+            for function in leaking_functions(path):
+                problems.append(f"{path.relative_to(build)}: AVX instructions in {function}")
+    for symbol, by_isa in sorted(homes.items()):
+        if len(by_isa) > 1:
+            places = ", ".join(f"{isa} ({path.relative_to(build)})" for isa, path in sorted(by_isa.items()))
+            problems.append(f"{symbol}: the linker may pick any of {places}")
+    for problem in problems:
+        print(f"isa_leak: {problem}", file=sys.stderr)
+    print(f"isa_leak: {len(objects)} objects, {len(problems)} violations")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
