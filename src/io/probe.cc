@@ -12,14 +12,17 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kBufferAlignment = 64 * kKiB;
+constexpr int kRounds =
+    3;  // depths take turns, so that a busy moment of the machine hits all of them
 
 // Places to read, the same for every run.
 class Places {
  public:
-  Places(const File& file, uint64_t request_bytes, uint64_t alignment)
+  Places(const File& file, uint64_t request_bytes, uint64_t alignment, uint64_t seed)
       : file_(file),
         request_bytes_(request_bytes),
-        alignment_(std::max<uint64_t>(alignment, 4096)) {}
+        alignment_(std::max<uint64_t>(alignment, 4096)),
+        state_(seed * 2 + 1) {}
 
   uint64_t Next() {
     const uint64_t room = file_.size() > request_bytes_ ? file_.size() - request_bytes_ : 0;
@@ -39,7 +42,7 @@ class Places {
  private:
   const File& file_;
   const uint64_t request_bytes_, alignment_;
-  uint64_t state_ = 88172645463325252u;
+  uint64_t state_;
 };
 
 struct Buffers {
@@ -80,7 +83,7 @@ Status Measure(ReadQueue* queue, Places* places, uint64_t request_bytes, uint64_
     submit(i);
     now = NowSeconds();
   }
-  sample->bytes_per_s = static_cast<double>(sample->bytes) / (now - start);
+  sample->seconds += now - start;
   for (size_t i = 0; i < n; ++i) SLUICE_TRY(queue->Wait(&(*requests)[i]));
   return Status();
 }
@@ -105,23 +108,26 @@ Result<BandwidthProbe> MeasureReadBandwidth(const File& file,
   const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
   std::vector<ReadRequest> requests(static_cast<size_t>(std::max(deepest, 1)));
   BandwidthProbe probe;
-  for (int depth : options.depths) {
-    ReadQueueOptions queue_options;
-    queue_options.backend = options.backend;
-    queue_options.depth = std::max(depth, 1);
-    queue_options.registered = {MutableByteSpan(buffers.base, buffers.bytes)};
-    SLUICE_ASSIGN(auto queue, MakeReadQueue({&file}, queue_options));
-    probe.backend = queue->name();
-    probe.direct = queue->alignment() > 1;
-    Places places(file, options.request_bytes, queue->alignment());
-    BandwidthSample sample;
-    sample.depth = queue_options.depth;
-    const uint64_t request_bytes = AlignUp(options.request_bytes, 4096);
-    SLUICE_TRY(Measure(queue.get(), &places, request_bytes, file.size(),
-                       options.seconds_max / static_cast<double>(options.depths.size()), buffers,
-                       &requests, &sample));
+  const uint64_t request_bytes = AlignUp(options.request_bytes, 4096);
+  const double slice = options.seconds_max / static_cast<double>(options.depths.size() * kRounds);
+  for (int depth : options.depths) probe.samples.push_back({std::max(depth, 1), 0, 0, 0});
+  for (int round = 0; round < kRounds; ++round) {
+    for (BandwidthSample& sample : probe.samples) {
+      ReadQueueOptions queue_options;
+      queue_options.backend = options.backend;
+      queue_options.depth = sample.depth;
+      queue_options.registered = {MutableByteSpan(buffers.base, buffers.bytes)};
+      SLUICE_ASSIGN(auto queue, MakeReadQueue({&file}, queue_options));
+      probe.backend = queue->name();
+      probe.direct = queue->alignment() > 1;
+      Places places(file, request_bytes, queue->alignment(), static_cast<uint64_t>(round));
+      SLUICE_TRY(Measure(queue.get(), &places, request_bytes, file.size(), slice, buffers,
+                         &requests, &sample));
+    }
+  }
+  for (BandwidthSample& sample : probe.samples) {
+    sample.bytes_per_s = static_cast<double>(sample.bytes) / sample.seconds;
     probe.best_bytes_per_s = std::max(probe.best_bytes_per_s, sample.bytes_per_s);
-    probe.samples.push_back(sample);
   }
   probe.best_depth = deepest;
   for (const BandwidthSample& sample : probe.samples) {

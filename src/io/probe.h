@@ -22,6 +22,7 @@ struct BandwidthSample {
   int depth = 0;
   double bytes_per_s = 0;
   uint64_t bytes = 0;
+  double seconds = 0;
 };
 
 struct BandwidthProbe {
