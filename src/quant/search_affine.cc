@@ -57,7 +57,7 @@ Line BestLine(const UniformLevels& levels, float top, const float* x, const floa
   const Moments m = MomentsOf(x, w, n);
   // Trial spans from slightly stretched to clipped at both ends; few levels gain most from
   // clipping.
-  const int steps = 12;
+  const int steps = 8;
   const float reach = top < 8 ? 1.2f : top < 20 ? 2.0f : 1.6f;
   Line best;
   for (int k = 0; k <= steps; ++k) {
@@ -128,7 +128,7 @@ class Affine {
       fit->min[s] = dmin > 0 ? Clamp(int(std::lrint(lines[s].min / dmin))) : 0;
     }
     float error = Settle(fit);
-    for (int round = 0; round < 3; ++round) {
+    for (int round = 0; round < 2; ++round) {
       AffineFit next = *fit;
       if (!SuperScales(*fit, &next)) break;
       const float next_error = Settle(&next);

@@ -5,6 +5,8 @@
 // 2^22).
 #pragma once
 
+#include <bit>
+#include <cstdint>
 #include <cstring>
 
 #include "quant/codecs.h"
@@ -12,6 +14,7 @@
 namespace sluice::quant {
 
 using V4 = float __attribute__((vector_size(16)));
+using I4 = int32_t __attribute__((vector_size(16)));
 
 inline V4 Load4(const float* p) {
   V4 v;
@@ -35,9 +38,10 @@ struct UniformLevels {
 struct Iq4Levels {
   V4 Snap(V4 v) const {
     V4 level = Splat(kIq4Values[0]);
-    for (int k = 1; k < 16; ++k) {
+    for (int k = 1; k < 16; ++k) {  // steps over each midpoint passed; the sums are exact integers
       const V4 midpoint = Splat(0.5f * (kIq4Values[k - 1] + kIq4Values[k]));
-      level = v > midpoint ? Splat(kIq4Values[k]) : level;
+      const V4 step = Splat(kIq4Values[k] - kIq4Values[k - 1]);
+      level += std::bit_cast<V4>((v > midpoint) & std::bit_cast<I4>(step));
     }
     return level;
   }

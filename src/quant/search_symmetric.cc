@@ -55,7 +55,7 @@ float BestScale(const L& levels, const Levels& range, const float* x, const floa
   const float extreme = SignedExtreme(x, n);
   if (std::fabs(extreme) < kSearchMin) return 0;
   const float span = range.high - range.low;
-  const int steps = 8;
+  const int steps = 4;
   // Few levels gain from clipping the extreme, many levels hardly move.
   const float reach = span < 16 ? 1.6f : range.iq4 ? 24.0f : 2.0f;
   Trial best;
@@ -102,7 +102,7 @@ class Symmetric {
       fit->scale[s] = Clamp(int(std::lrint(free_scale[s] / d)));
     }
     float error = Settle(fit);
-    for (int round = 0; round < 3; ++round) {
+    for (int round = 0; round < 2; ++round) {
       SymmetricFit next = *fit;
       next.d = FloatToHalf(SuperScale(*fit));
       if ((next.d & 0x7C00) == 0x7C00 || (next.d & 0x7FFF) == 0) break;

@@ -24,29 +24,40 @@ struct Entry {
   EncodeFn encode;
 };
 
-constexpr Entry Make(WeightType type, const char* name, uint32_t elems, uint32_t bytes,
-                     DecodeFn decode = nullptr, EncodeFn encode = nullptr) {
-  return {{type, name, elems, bytes, decode != nullptr}, decode, encode};
-}
-
+// `decodes` is spelled out: under -fsanitize=undefined comparing a function's address is no
+// constant.
 #define CODEC(NAME, ELEMS, BYTES) \
-  Make(WeightType::k##NAME, #NAME, ELEMS, BYTES, quant::Decode##NAME, quant::Encode##NAME)
-#define SIZE_ONLY(NAME, ELEMS, BYTES) Make(WeightType::k##NAME, #NAME, ELEMS, BYTES)
+  { {WeightType::k##NAME, #NAME, ELEMS, BYTES, true}, quant::Decode##NAME, quant::Encode##NAME }
+#define DECODE_ONLY(NAME, ELEMS, BYTES) \
+  { {WeightType::k##NAME, #NAME, ELEMS, BYTES, true}, quant::Decode##NAME, nullptr }
+#define SIZE_ONLY(NAME, ELEMS, BYTES) \
+  { {WeightType::k##NAME, #NAME, ELEMS, BYTES, false}, nullptr, nullptr }
 
+// The grids come from a package at configure time (cmake/codebooks.cmake).
+#ifdef SLUICE_CODEBOOKS
+#define CODEBOOK DECODE_ONLY
+#else
+#define CODEBOOK SIZE_ONLY
+#endif
+
+// clang-format off
 constexpr Entry kEntries[] = {
-    CODEC(F32, 1, 4),           CODEC(F16, 1, 2),          CODEC(BF16, 1, 2),
-    CODEC(Q4_0, 32, 18),        CODEC(Q4_1, 32, 20),       CODEC(Q5_0, 32, 22),
-    CODEC(Q5_1, 32, 24),        CODEC(Q8_0, 32, 34),       CODEC(Q2_K, 256, 84),
-    CODEC(Q3_K, 256, 110),      CODEC(Q4_K, 256, 144),     CODEC(Q5_K, 256, 176),
-    CODEC(Q6_K, 256, 210),      CODEC(IQ4_NL, 32, 18),     CODEC(IQ4_XS, 256, 136),
-    CODEC(MXFP4, 32, 17),       CODEC(TQ1_0, 256, 54),     CODEC(TQ2_0, 256, 66),
-    SIZE_ONLY(IQ1_S, 256, 50),  SIZE_ONLY(IQ1_M, 256, 56), SIZE_ONLY(IQ2_XXS, 256, 66),
-    SIZE_ONLY(IQ2_XS, 256, 74), SIZE_ONLY(IQ2_S, 256, 82), SIZE_ONLY(IQ3_XXS, 256, 98),
-    SIZE_ONLY(IQ3_S, 256, 110), SIZE_ONLY(I8, 1, 1),       SIZE_ONLY(I16, 1, 2),
-    SIZE_ONLY(I32, 1, 4),       SIZE_ONLY(I64, 1, 8),      SIZE_ONLY(F64, 1, 8),
+    CODEC(F32, 1, 4),           CODEC(F16, 1, 2),           CODEC(BF16, 1, 2),
+    CODEC(Q4_0, 32, 18),        CODEC(Q4_1, 32, 20),        CODEC(Q5_0, 32, 22),
+    CODEC(Q5_1, 32, 24),        CODEC(Q8_0, 32, 34),        CODEC(Q2_K, 256, 84),
+    CODEC(Q3_K, 256, 110),      CODEC(Q4_K, 256, 144),      CODEC(Q5_K, 256, 176),
+    CODEC(Q6_K, 256, 210),      CODEC(IQ4_NL, 32, 18),      CODEC(IQ4_XS, 256, 136),
+    CODEC(MXFP4, 32, 17),       CODEC(TQ1_0, 256, 54),      CODEC(TQ2_0, 256, 66),
+    CODEBOOK(IQ1_S, 256, 50),   CODEBOOK(IQ1_M, 256, 56),   CODEBOOK(IQ2_XXS, 256, 66),
+    CODEBOOK(IQ2_XS, 256, 74),  CODEBOOK(IQ2_S, 256, 82),   CODEBOOK(IQ3_XXS, 256, 98),
+    CODEBOOK(IQ3_S, 256, 110),  SIZE_ONLY(I8, 1, 1),        SIZE_ONLY(I16, 1, 2),
+    SIZE_ONLY(I32, 1, 4),       SIZE_ONLY(I64, 1, 8),       SIZE_ONLY(F64, 1, 8),
 };
+// clang-format on
 
 #undef CODEC
+#undef CODEBOOK
+#undef DECODE_ONLY
 #undef SIZE_ONLY
 
 constexpr uint32_t kIdLimit = 48;  // above every id in kEntries

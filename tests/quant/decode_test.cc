@@ -18,9 +18,9 @@ bool IsCodebook(const std::string& name) {
 }
 
 constexpr const char* kGoldenTypes[] = {
-    "F16",   "BF16",  "Q4_0",  "Q4_1",   "Q5_0",    "Q5_1",   "Q8_0",    "Q2_K",
-    "Q3_K",  "Q4_K",  "Q5_K",  "Q6_K",   "IQ4_NL",  "IQ4_XS", "MXFP4",   "TQ1_0",
-    "TQ2_0", "IQ1_S", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ3_S",  "IQ3_XXS",
+    "F16",   "BF16",  "Q4_0",  "Q4_1",  "Q5_0",   "Q5_1",    "Q8_0",  "Q2_K",
+    "Q3_K",  "Q4_K",  "Q5_K",  "Q6_K",  "IQ4_NL", "IQ4_XS",  "MXFP4", "TQ1_0",
+    "TQ2_0", "IQ1_S", "IQ1_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ3_S", "IQ3_XXS",
 };
 
 class GoldenDecode : public testing::TestWithParam<const char*> {
