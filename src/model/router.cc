@@ -48,7 +48,7 @@ void LimitGroups(const MoeConfig& m, float* score) {
         second = score[i];
       }
     }
-    group_score[g] = m.scores == RouterScores::kSigmoid && size > 1 ? first + second : first;
+    group_score[g] = m.groups_by_top2 && size > 1 ? first + second : first;
   }
   TopK(group_score.data(), m.groups, m.groups_used, chosen.data());
   for (uint32_t g = 0; g < m.groups; ++g) {
@@ -145,10 +145,7 @@ void SharedExpert(Forward& f, const LayerWeights& w, float* out) {
 
 }  // namespace
 
-bool IsMoeLayer(const ModelConfig& config, uint32_t layer) {
-  if (config.moe.experts == 0 || layer < config.moe.leading_dense_layers) return false;
-  return config.moe.dense_layer.empty() || config.moe.dense_layer[layer] == 0;
-}
+bool IsMoeLayer(const ModelConfig& config, uint32_t layer) { return config.IsMoeLayer(layer); }
 
 void Route(Forward& f, const LayerWeights& w) {
   const MoeConfig& m = f.c.moe;

@@ -1,0 +1,344 @@
+#include "runtime/engine_core.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/limits.h"
+#include "base/log.h"
+#include "io/probe.h"
+#include "runtime/budget.h"
+#include "runtime/memory_probe.h"
+
+namespace sluice {
+namespace {
+
+constexpr uint32_t kContextDefault = 4096;
+// Reads of the ring are submitted in full, demand reads slip between; see docs/io.md for the depth.
+constexpr int kReadDepth = 8;
+
+bool FloatWeights(const ModelMap& map) {
+  return ActFormatOf(map.head.type) == ActFormat::kF32 && !map.layers.empty() &&
+         std::all_of(map.layers.begin(), map.layers.end(), [](const LayerMap& layer) {
+           for (const auto& m : layer.matrix) {
+             if (m && ActFormatOf(m->type) != ActFormat::kF32) return false;
+           }
+           return true;
+         });
+}
+
+// Float weights or float activations are run for exactness, so the cache is float too; otherwise
+// half.
+KvFormat ChooseKv(KvType kv, bool float_act, const ModelMap& map) {
+  switch (kv) {
+    case KvType::kF32:
+      return KvFormat::kF32;
+    case KvType::kF16:
+      return KvFormat::kF16;
+    case KvType::kQ8:
+      return KvFormat::kQ8;
+    case KvType::kK8V4:
+      return KvFormat::kK8V4;
+    case KvType::kAuto:
+      break;
+  }
+  return float_act || FloatWeights(map) ? KvFormat::kF32 : KvFormat::kF16;
+}
+
+IoBackend BackendOf(IoMode mode) {
+  switch (mode) {
+    case IoMode::kUring:
+      return IoBackend::kUring;
+    case IoMode::kPread:
+      return IoBackend::kPread;
+    case IoMode::kBuffered:
+      return IoBackend::kBuffered;
+    case IoMode::kAuto:
+      break;
+  }
+  return IoBackend::kAuto;
+}
+
+Status CheckOptions(const EngineOptions& options, const ModelConfig& config) {
+  if (options.threads < 0 || options.threads > static_cast<int>(limits::kThreadsMax)) {
+    return Status(Code::kUsage, fmt::format("threads {} is out of range", options.threads), "",
+                  fmt::format("use 1 to {}", limits::kThreadsMax));
+  }
+  if (options.context > limits::kContextMax) {
+    return Status(Code::kUsage, fmt::format("context {} is out of range", options.context), "",
+                  fmt::format("use at most {}", limits::kContextMax));
+  }
+  if (config.context > 0 && options.context > config.context) {
+    LogOnce(LogLevel::kNotice, "context",
+            fmt::format("context {} is beyond the {} tokens the model was trained for",
+                        options.context, config.context));
+  }
+  return {};
+}
+
+}  // namespace
+
+EngineCore::~EngineCore() = default;
+
+Status EngineCore::OpenFiles() {
+  for (const Catalog::FileEntry& entry : map_.catalog.files) {
+    SLUICE_ASSIGN(std::unique_ptr<File> file, File::Open(entry.path));
+    if (file->size() != entry.bytes) {
+      return Status(Code::kIo,
+                    fmt::format("the file changed while it was opened: {} bytes, then {}",
+                                entry.bytes, file->size()),
+                    entry.path);
+    }
+    files_.push_back(std::move(file));
+  }
+  return {};
+}
+
+Status EngineCore::MeasureMachine(const CoreInput& input, PlanInput* plan) {
+  if (!input.options.probe || files_.empty()) return {};
+  BandwidthProbeOptions probe;
+  probe.backend = BackendOf(input.options.io);
+  probe.depths = {4};
+  probe.seconds_max = 0.3;
+  const Result<BandwidthProbe> disk = MeasureReadBandwidth(*files_.front(), probe);
+  if (disk.ok()) plan->disk_bytes_per_s = disk->best_bytes_per_s;
+  const uint64_t budget = plan->budget_bytes;
+  plan->memory_bytes_per_s =
+      MeasureMemoryBandwidth(std::min<uint64_t>(64 * kMiB, budget / 4), plan->threads);
+  return {};
+}
+
+Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
+  const EngineOptions& options = input->options;
+  core->options_ = options;
+  core->opened_s_ = input->opened_s;
+  SLUICE_ASSIGN(core->map_, BindSource(&input->source));
+  input->source = {};
+  const ModelConfig& config = core->map_.config;
+  SLUICE_TRY(CheckOptions(options, config));
+  SLUICE_TRY(core->OpenFiles());
+  core->ops_ = GetOps(options.isa);
+  if (core->ops_ == nullptr) {
+    return Status(Code::kUsage,
+                  fmt::format("instruction set '{}' is not available here", options.isa),
+                  "SLUICE_ISA", fmt::format("use one of {}", fmt::join(AvailableIsas(), ", ")));
+  }
+  malloc_trim(0);
+  const ProcessMemory process = ReadProcessMemory();
+  PlanInput plan;
+  plan.map = &core->map_;
+  plan.float_act = options.act == ActType::kF32;
+  plan.kv = ChooseKv(options.kv, plan.float_act, core->map_);
+  plan.context =
+      options.context > 0
+          ? options.context
+          : std::min(kContextDefault, config.context > 0 ? config.context : kContextDefault);
+  plan.chunk = options.chunk;
+  plan.budget_bytes = options.budget_bytes;
+  if (options.budget_bytes == 0) {
+    const BudgetChoice choice = AutoBudget(ReadMemoryStatus(), process.rss_bytes);
+    plan.budget_bytes = choice.bytes;
+    plan.budget_auto = true;
+    plan.budget_reason = choice.reason;
+  }
+  plan.process_bytes = process.rss_bytes;
+  plan.tokenizer_bytes = input->tokenizer_bytes;
+  plan.alignment = 4096;
+  for (const std::unique_ptr<File>& file : core->files_) {
+    plan.alignment = std::max<uint64_t>(plan.alignment, file->direct_alignment());
+  }
+  plan.threads = options.threads > 0 ? options.threads : DefaultThreads();
+  core->options_.threads = plan.threads;
+  plan.expert_slots_max = options.expert_slots;
+  SLUICE_TRY(core->MeasureMachine(*input, &plan));
+  SLUICE_ASSIGN(core->plan_, MakeMemoryPlan(plan));
+  if (process.peak_rss_bytes > plan.budget_bytes) {
+    return Status(Code::kBudget,
+                  fmt::format("opening the model already took {}, more than the budget of {}",
+                              FormatBytes(process.peak_rss_bytes), FormatBytes(plan.budget_bytes)),
+                  "tokenizer and headers",
+                  fmt::format("use --budget {}M", process.peak_rss_bytes / kMiB + 8));
+  }
+  if (!core->map_.skipped.empty()) {
+    core->notices_.push_back(fmt::format("{} tensors are not used (first: {})",
+                                         core->map_.skipped.size(), core->map_.skipped[0]));
+    LogOnce(LogLevel::kNotice, "skipped", core->notices_.back());
+  }
+  return {};
+}
+
+Result<Plan> EngineCore::PlanOnly(CoreInput input) {
+  EngineCore core;
+  SLUICE_TRY(Prepare(&input, &core));
+  return core.plan_.table;
+}
+
+Result<std::unique_ptr<EngineCore>> EngineCore::Open(CoreInput input) {
+  std::unique_ptr<EngineCore> core(new EngineCore());
+  SLUICE_TRY(Prepare(&input, core.get()));
+  SLUICE_TRY(core->Load());
+  return core;
+}
+
+Status EngineCore::Load() {
+  const Plan& table = plan_.table;
+  ledger_ = std::make_unique<Ledger>(table.budget_bytes);
+  for (const PlanLine& line : table.lines) {
+    if (line.tag == "process") {
+      SLUICE_ASSIGN(process_, ledger_->Reserve(line.tag, line.bytes));
+    }
+    if (line.tag == "tokenizer") {
+      SLUICE_ASSIGN(tokenizer_, ledger_->Reserve(line.tag, line.bytes));
+    }
+  }
+  pool_ = std::make_unique<ThreadPool>(options_.threads, options_.cpus);
+  std::vector<const File*> files;
+  for (const std::unique_ptr<File>& file : files_) files.push_back(file.get());
+  SLUICE_ASSIGN(stream_,
+                WeightStream::Make({&map_, &plan_, ledger_.get(), files, options_.progress}));
+  SLUICE_TRY(MakePools());
+  ReadQueueOptions queue;
+  queue.backend = BackendOf(options_.io);
+  queue.depth = kReadDepth;
+  queue.registered = stream_->Memory();
+  SLUICE_ASSIGN(queue_, MakeReadQueue(files, queue));
+  SLUICE_TRY(stream_->Load(queue_.get()));
+  StepLoop::Context context;
+  context.map = &map_;
+  context.plan = &plan_;
+  context.ledger = ledger_.get();
+  context.ops = ops_;
+  context.pool = pool_.get();
+  context.queue = queue_.get();
+  context.stream = stream_.get();
+  context.float_act = options_.act == ActType::kF32;
+  SLUICE_ASSIGN(loop_, StepLoop::Make(context));
+  if (options_.mlock) LockPinned();
+  ledger_->Freeze();
+  counters_.load_s = NowSeconds() - opened_s_;
+  return {};
+}
+
+Status EngineCore::MakePools() {
+  SLUICE_ASSIGN(pages_arena_,
+                Arena::Make(ledger_.get(), "kv", plan_.pages * plan_.kv.page_bytes, false));
+  SLUICE_ASSIGN(state_arena_, Arena::Make(ledger_.get(), "state", plan_.state.floats * 4, false));
+  sequences_.page_bytes = plan_.kv.page_bytes;
+  sequences_.state_floats = plan_.state.floats;
+  for (uint64_t i = plan_.pages; i-- > 0;) {
+    sequences_.free_pages.push_back(pages_arena_.data() + i * plan_.kv.page_bytes);
+  }
+  if (plan_.state.floats > 0)
+    sequences_.free_states.push_back(reinterpret_cast<float*>(state_arena_.data()));
+  return {};
+}
+
+// Tries once and says once why not: a phone concedes 64 KiB.
+void EngineCore::LockPinned() {
+  for (const MutableByteSpan& span : stream_->Memory()) {
+    if (mlock(span.data(), span.size()) == 0) continue;
+    rlimit limit{};
+    getrlimit(RLIMIT_MEMLOCK, &limit);
+    const std::string what =
+        limit.rlim_cur == RLIM_INFINITY ? "unlimited" : FormatBytes(limit.rlim_cur);
+    notices_.push_back(
+        fmt::format("--mlock: {} could not be locked (memlock limit {}); going on without",
+                    FormatBytes(span.size()), what));
+    LogOnce(LogLevel::kWarning, "mlock", notices_.back());
+    return;
+  }
+}
+
+std::unique_ptr<Sequence> EngineCore::NewSequence() {
+  std::lock_guard lock(mutex_);
+  return std::make_unique<Sequence>(&sequences_, plan_.context);
+}
+
+void EngineCore::Return(std::unique_ptr<Sequence> sequence) {
+  std::lock_guard lock(mutex_);
+  sequence.reset();
+}
+
+uint64_t EngineCore::StallNs() const { return stream_->stall_ns() + loop_->embed_stall_ns(); }
+
+Status EngineCore::Step(const StepLoop::Request& request) {
+  std::lock_guard lock(mutex_);
+  const bool decode = request.ids.size() == 1 && request.sequence->length() > 0;
+  const double start = NowSeconds();
+  const uint64_t bytes = queue_->bytes_read(), stall = StallNs();
+  StepLoop::Request r = request;
+  r.progress = &options_.progress;
+  SLUICE_TRY(loop_->Run(r));
+  const double seconds = NowSeconds() - start;
+  if (decode) {
+    counters_.decode_s += seconds;
+    counters_.decode_tokens += 1;
+    counters_.decode_bytes += queue_->bytes_read() - bytes;
+    counters_.decode_stall_ns += StallNs() - stall;
+  } else {
+    if (counters_.prompt_tokens == 0) counters_.ttft_s = counters_.load_s + seconds;
+    counters_.prefill_s += seconds;
+    counters_.prompt_tokens += request.ids.size();
+    counters_.prefill_bytes += queue_->bytes_read() - bytes;
+  }
+  return {};
+}
+
+void EngineCore::ResetStats() {
+  std::lock_guard lock(mutex_);
+  const double load_s = counters_.load_s;
+  counters_ = {};
+  counters_.load_s = load_s;
+  loop_->ResetHash();
+}
+
+Stats EngineCore::stats() const {
+  std::lock_guard lock(mutex_);
+  Stats s;
+  const StepCounters& c = counters_;
+  s.load_s = c.load_s;
+  s.ttft_s = c.ttft_s;
+  s.prefill_s = c.prefill_s;
+  s.decode_s = c.decode_s;
+  s.prompt_tokens = c.prompt_tokens;
+  s.decode_tokens = c.decode_tokens;
+  s.prefill_tok_s = c.prefill_s > 0 ? static_cast<double>(c.prompt_tokens) / c.prefill_s : 0;
+  s.decode_tok_s = c.decode_s > 0 ? static_cast<double>(c.decode_tokens) / c.decode_s : 0;
+  s.prefill_bytes_read = c.prefill_bytes;
+  s.decode_bytes_read = c.decode_bytes;
+  s.bytes_read = queue_->bytes_read();
+  s.hit_rate = 1;
+  if (c.decode_tokens > 0) {
+    const auto n = static_cast<double>(c.decode_tokens);
+    s.bytes_per_token = static_cast<double>(c.decode_bytes) / n;
+    s.stall_ms_per_token = static_cast<double>(c.decode_stall_ns) * 1e-6 / n;
+    s.compute_ms_per_token = c.decode_s * 1e3 / n - s.stall_ms_per_token;
+  }
+  s.peak_rss_bytes = ReadProcessMemory().peak_rss_bytes;
+  s.budget_bytes = plan_.table.budget_bytes;
+  if (plan_.table.memory_bytes_per_s > 0) {
+    const double memory_s =
+        static_cast<double>(plan_.table.active_bytes_per_token) / plan_.table.memory_bytes_per_s;
+    const double disk_s =
+        plan_.table.disk_bytes_per_s > 0 ? s.bytes_per_token / plan_.table.disk_bytes_per_s : 0;
+    s.bound_tok_s = 1 / std::max(memory_s, disk_s);
+    s.bound_fraction = s.decode_tok_s / s.bound_tok_s;
+  }
+  s.logits_hash = fmt::format("{:016x}", loop_->logits_hash());
+  s.isa = ops_->isa;
+  s.io = queue_->name();
+  s.kv = plan_.table.kv_format;
+  for (const PlanLine& line : plan_.table.lines) {
+    if (line.tag == "pinned weights" || line.tag == "norms and biases") s.pinned.push_back(line);
+    if (line.tag == "ring" || line.tag == "expert slots" || line.tag == "expert ring")
+      s.streamed.push_back(line);
+  }
+  s.notices = notices_;
+  return s;
+}
+
+}  // namespace sluice

@@ -1,0 +1,85 @@
+// EngineCore: a model loaded by its plan, and the one step loop over it.
+//
+// Contract: Open plans, refuses or loads, then freezes the ledger. Calls to Step are serialised by
+// a mutex; every other method is safe from any thread. Members are declared in the order in which
+// they depend on each other.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "io/read_queue.h"
+#include "memory/arena.h"
+#include "runtime/memory_plan.h"
+#include "runtime/model_source.h"
+#include "runtime/sequence.h"
+#include "runtime/step_loop.h"
+#include "runtime/weight_stream.h"
+#include "sluice/engine.h"
+
+namespace sluice {
+
+// What the run has done so far, summed; the public Stats are derived from it.
+struct StepCounters {
+  double load_s = 0, ttft_s = 0, prefill_s = 0, decode_s = 0;
+  uint64_t prompt_tokens = 0, decode_tokens = 0;
+  uint64_t prefill_bytes = 0, decode_bytes = 0, decode_stall_ns = 0;
+};
+
+struct CoreInput {
+  ModelSource source;
+  EngineOptions options;
+  uint64_t tokenizer_bytes = 0;
+  double opened_s = 0;  // when opening began, for load and first-token times
+};
+
+class EngineCore {
+ public:
+  static Result<std::unique_ptr<EngineCore>> Open(CoreInput input);
+  // The table only.
+  static Result<Plan> PlanOnly(CoreInput input);
+  ~EngineCore();
+
+  Status Step(const StepLoop::Request& request);
+  std::unique_ptr<Sequence> NewSequence();
+  void Return(std::unique_ptr<Sequence> sequence);
+
+  const Plan& plan() const { return plan_.table; }
+  const ModelConfig& config() const { return map_.config; }
+  Stats stats() const;
+  void ResetStats();
+
+ private:
+  EngineCore() = default;
+  static Status Prepare(CoreInput* input, EngineCore* core);  // map, budget, plan
+  Status MeasureMachine(const CoreInput& input, PlanInput* plan);
+  Status Load();
+  Status OpenFiles();
+  Status MakePools();
+  void LockPinned();
+  uint64_t StallNs() const;
+
+  mutable std::mutex mutex_;
+  EngineOptions options_;
+  ModelMap map_;
+  MemoryPlan plan_;
+  std::vector<std::unique_ptr<File>> files_;
+  std::unique_ptr<Ledger> ledger_;
+  Reservation process_, tokenizer_;
+  std::unique_ptr<ThreadPool> pool_;
+  const Ops* ops_ = nullptr;
+  std::unique_ptr<WeightStream> stream_;
+  Arena pages_arena_, state_arena_;
+  SequencePool sequences_;
+  std::unique_ptr<ReadQueue> queue_;
+  std::unique_ptr<StepLoop> loop_;
+  StepCounters counters_;
+  double opened_s_ = 0;
+  uint64_t stall_base_ns_ = 0;
+  std::vector<std::string> notices_;
+};
+
+}  // namespace sluice
