@@ -1,4 +1,4 @@
-# The IQ1, IQ2 and IQ3 types need grids that come from the Python package `gguf` (tools/setup installs it into a
+# The IQ1, IQ2 and IQ3 types need grids that come from the Python package `gguf` (tools/setup --tests puts it into a
 # venv). Without it the build goes on and those types are known by name and size only: a model that uses them is
 # refused by name. SLUICE_CODEBOOKS_PYTHON names another interpreter that has the package.
 set(SLUICE_CODEBOOKS_PYTHON "" CACHE FILEPATH "python3 with the package gguf (default: the venv of tools/setup, then PATH)")
@@ -38,5 +38,5 @@ if(codebooks_python)
 else()
   message(WARNING
     "Codebook types IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S are LEFT OUT of this build: no Python with "
-    "the package gguf. Run tools/setup (or pip install gguf and pass -DSLUICE_CODEBOOKS_PYTHON=...) and configure again.")
+    "the package gguf. Run tools/setup --tests (or pip install gguf and pass -DSLUICE_CODEBOOKS_PYTHON=...) and configure again.")
 endif()
