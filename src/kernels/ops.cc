@@ -1,5 +1,6 @@
 #include "kernels/ops.h"
 
+#include "base/cpu.h"
 #include "kernels/kv_row.h"
 #include "kernels/scalar/int_block.h"
 #include "kernels/tables.h"
@@ -52,6 +53,10 @@ uint64_t KvRowBytes(KvFormat format, bool is_value, uint32_t n) {
 
 std::vector<std::string_view> AvailableIsas() {
   std::vector<std::string_view> names;
+  [[maybe_unused]] const CpuFeatures& cpu = GetCpuFeatures();
+#if defined(__x86_64__)
+  if (cpu.avx2 && cpu.fma && cpu.f16c) names.push_back("avx2");
+#endif
   names.push_back("scalar");
   return names;
 }
@@ -59,6 +64,9 @@ std::vector<std::string_view> AvailableIsas() {
 const Ops* GetOps(std::string_view isa) {
   for (const std::string_view name : AvailableIsas()) {
     if (!isa.empty() && isa != name) continue;
+#if defined(__x86_64__)
+    if (name == "avx2") return Avx2Ops();
+#endif
     return ScalarOps();
   }
   return nullptr;

@@ -1,0 +1,77 @@
+// Row tiles and token tiles of the AVX2 matrix products.
+//
+// Contract: a tile is eight weight rows (the last one repeated when fewer are left; what it
+// computes for the repeats is dropped). Each lane of a vector is one row, so out[t][r] is one
+// lane's chain of operations and does not depend on its neighbours. Unnamed namespace: see simd.h.
+#pragma once
+
+#include "kernels/avx2/simd.h"
+#include "kernels/ops.h"
+
+namespace sluice {
+namespace {
+
+constexpr uint32_t kTileRows = 8;
+// Tokens that share one taken-apart panel of weights: their accumulators (2 KiB) and one chunk of
+// their activations (16 KiB) stay in the first-level cache beside the panel.
+constexpr uint32_t kTileTokens = 64;
+
+struct RowTile {
+  const uint8_t* at[kTileRows];
+  uint32_t count;
+};
+
+inline RowTile RowsFrom(const MatmulArgs& args, uint32_t row, uint32_t row_end) {
+  RowTile tile;
+  tile.count = row_end - row < kTileRows ? row_end - row : kTileRows;
+  for (uint32_t i = 0; i < kTileRows; ++i) {
+    const uint32_t r = row + (i < tile.count ? i : tile.count - 1);
+    tile.at[i] = args.weights + r * args.row_bytes;
+  }
+  return tile;
+}
+
+inline void StoreTile(const MatmulArgs& args, uint64_t token, uint32_t row, uint32_t count,
+                      __m256 sum) {
+  float* out = args.out + token * args.out_stride + row;
+  if (count == kTileRows) {
+    if (args.bias) sum = _mm256_add_ps(sum, _mm256_loadu_ps(args.bias + row));
+    _mm256_storeu_ps(out, sum);
+    return;
+  }
+  alignas(32) float lanes[kTileRows];
+  _mm256_store_ps(lanes, sum);
+  for (uint32_t i = 0; i < count; ++i)
+    out[i] = args.bias ? lanes[i] + args.bias[row + i] : lanes[i];
+}
+
+// Sums of the eight lanes of eight vectors.
+inline __m256i SumLanes32(const __m256i* v) {
+  const __m256i a = FoldPairs32(Fold32(v[0], v[1]), Fold32(v[2], v[3]));
+  const __m256i b = FoldPairs32(Fold32(v[4], v[5]), Fold32(v[6], v[7]));
+  return FoldLanes32(a, b);
+}
+
+// Sums of the sixteen lanes of eight vectors; half of a vector must fit int16.
+inline __m256i SumLanes16(const __m256i* v) {
+  const __m256i a = FoldPairs16(Fold16(v[0], v[1]), Fold16(v[2], v[3]));
+  const __m256i b = FoldPairs16(Fold16(v[4], v[5]), Fold16(v[6], v[7]));
+  const __m256i halves = FoldQuads16(a, b);
+  return _mm256_add_epi32(_mm256_cvtepi16_epi32(LowLane(halves)),
+                          _mm256_cvtepi16_epi32(HighLane(halves)));
+}
+
+// Products of 32 weight quants with 32 activations, summed in pairs. An int8 quant times an
+// activation in -127..127 is computed as |w| * (x with the sign of w), which cannot saturate: 2 *
+// 128 * 127 < 2^15.
+template <bool kSigned>
+inline __m256i PairProducts(__m256i w, __m256i x) {
+  if constexpr (kSigned) {
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+  } else {
+    return _mm256_maddubs_epi16(w, x);
+  }
+}
+
+}  // namespace
+}  // namespace sluice
