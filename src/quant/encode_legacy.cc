@@ -47,8 +47,9 @@ bool QuantizeSymmetric(const float* x, int zero, uint8_t* scale, uint8_t* q) {
 
 // Types with scale and minimum: `top` is the largest level. False when either overflows.
 bool QuantizeAffine(const float* x, int top, uint8_t* scale, uint8_t* q) {
-  const auto [low, high] = std::minmax_element(x, x + kSmallBlock);
-  const float min = *low, d = (*high - min) / float(top);
+  // The first of equals on both ends: among zeros of either sign the choice shows in the bytes.
+  const float min = *std::min_element(x, x + kSmallBlock);
+  const float d = (*std::max_element(x, x + kSmallBlock) - min) / float(top);
   if (!StoreHalf(scale, d) || !StoreHalf(scale + 2, min)) return false;
   const float inverse = Reciprocal(d);
   for (int j = 0; j < kSmallBlock; ++j) {

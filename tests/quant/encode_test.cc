@@ -227,6 +227,19 @@ TEST(Mxfp4, ScaleFollowsTheRoundedLogarithm) {
   EXPECT_EQ(exponent(std::numeric_limits<float>::max()), 253);
 }
 
+TEST(Encode, SignsOfZeroBlocks) {
+  std::vector<float> in(32);
+  in[31] = -0.0f;
+  const auto head = [&in](WeightType type, int bytes) {
+    const std::vector<uint8_t> blocks = Encode(type, in);
+    return std::vector<uint8_t>(blocks.begin(), blocks.begin() + bytes);
+  };
+  EXPECT_EQ(head(WeightType::kQ4_0, 3), (std::vector<uint8_t>{0, 0x80, 0x88}));  // 0 / -8
+  EXPECT_EQ(head(WeightType::kQ4_1, 5), (std::vector<uint8_t>{0, 0, 0, 0, 0}));
+  in[0] = -0.0f;
+  EXPECT_EQ(head(WeightType::kQ4_1, 5), (std::vector<uint8_t>{0, 0, 0, 0x80, 0}));
+}
+
 TEST(Encode, UnknownEncodersAreRefusedByName) {
   uint8_t block[256];
   float in[256] = {};
