@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "cli/console.h"
+#include "cli/engine_args.h"
+#include "cli/files.h"
+#include "cli/interrupt.h"
+#include "cli/report.h"
+#include "cli/verbs.h"
+#include "sluice/session.h"
+
+namespace sluice::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::optional<std::string> ids_file;
+  uint32_t prompt_tokens = 128, decode = 32, repeat = 3;
+  bool json = false;
+  EngineOptions engine;
+};
+
+// Ids that look like no text at all but are the same on every machine.
+std::vector<TokenId> MadeUpIds(uint32_t count, uint32_t vocab) {
+  std::vector<TokenId> ids;
+  uint64_t state = 1;
+  for (uint32_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;  // Knuth, MMIX
+    ids.push_back(static_cast<TokenId>((state >> 33) % vocab));
+  }
+  return ids;
+}
+
+Result<std::vector<TokenId>> PromptIds(const Options& o, uint32_t vocab) {
+  if (!o.ids_file) return MadeUpIds(o.prompt_tokens, vocab);
+  SLUICE_ASSIGN(const std::string text, ReadAll(*o.ids_file));
+  SLUICE_ASSIGN(std::vector<TokenId> ids, ParseIds(text));
+  if (ids.empty()) return Status(Code::kUsage, "there are no token ids", *o.ids_file);
+  for (TokenId id : ids) {
+    if (static_cast<uint32_t>(id) >= vocab) {
+      return Status(Code::kUsage, fmt::format("token id {} is not in the vocabulary", id),
+                    *o.ids_file);
+    }
+  }
+  return ids;
+}
+
+// One prompt and one greedy answer that ignores end tokens, from an empty timeline.
+Result<Stats> Once(const Options& o, Engine* engine, Session* session,
+                   std::span<const TokenId> prompt) {
+  session->Rewind(0);
+  engine->ResetStats();
+  SLUICE_TRY(session->Append(prompt, {}, CancelFlag()));
+  SamplingOptions greedy;
+  greedy.temperature = 0;
+  Sampler sampler(greedy, engine->vocab_size());
+  for (uint32_t i = 0; i < o.decode; ++i) {
+    SLUICE_ASSIGN(const TokenId id, sampler.Sample(session->logits(), session->tokens()));
+    SLUICE_TRY(session->Append({&id, 1}, {}, CancelFlag()));
+  }
+  return engine->stats();
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n == 0 ? 0 : n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// Each figure's own median; what is no figure (hash, names, totals) is that of the last run.
+Stats MedianStats(const std::vector<Stats>& runs) {
+  Stats out = runs.back();
+  for (double Stats::*field :
+       {&Stats::ttft_s, &Stats::prefill_s, &Stats::decode_s, &Stats::prefill_tok_s,
+        &Stats::decode_tok_s, &Stats::hit_rate, &Stats::bytes_per_token, &Stats::stall_ms_per_token,
+        &Stats::compute_ms_per_token, &Stats::bound_tok_s, &Stats::bound_fraction,
+        &Stats::lookahead_accuracy}) {
+    std::vector<double> values;
+    for (const Stats& run : runs) values.push_back(run.*field);
+    out.*field = Median(std::move(values));
+  }
+  return out;
+}
+
+std::string Table(const std::vector<Stats>& runs, const Stats& median, double load_s) {
+  std::string out = fmt::format("load {}, {} tokens in, {} out\n\n", FormatDuration(load_s),
+                                median.prompt_tokens, median.decode_tokens);
+  out += fmt::format("  {:<8}{:>14}{:>14}{:>12}{:>12}{:>14}\n", "run", "prefill tok/s",
+                     "decode tok/s", "stall ms", "compute ms", "read/token");
+  const auto line = [&](const std::string& name, const Stats& s) {
+    out += fmt::format("  {:<8}{:>14.1f}{:>14.2f}{:>12.2f}{:>12.2f}{:>14}\n", name, s.prefill_tok_s,
+                       s.decode_tok_s, s.stall_ms_per_token, s.compute_ms_per_token,
+                       FormatBytes(static_cast<uint64_t>(s.bytes_per_token)));
+  };
+  for (size_t i = 0; i < runs.size(); ++i) line(std::to_string(i + 1), runs[i]);
+  line("median", median);
+  out += fmt::format("\n  peak memory {} of the budget {}", FormatBytes(median.peak_rss_bytes),
+                     FormatBytes(median.budget_bytes));
+  if (median.bound_tok_s > 0) {
+    out += fmt::format("; {:.0f} % of the bound {:.1f} tok/s", median.bound_fraction * 100,
+                       median.bound_tok_s);
+  }
+  return out + fmt::format("\n  {} {}, logits {}\n", median.isa, median.io, median.logits_hash);
+}
+
+void Declare(Args* args, Options* o) {
+  args->Positional("MODEL", &o->model, false, "a .gguf file or a Hugging Face folder");
+  args->Text("--ids-file", &o->ids_file, "prompt as token ids");
+  args->Int("--prompt-tokens", &o->prompt_tokens, 1, limits::kContextMax,
+            "length of a made-up prompt (default 128)");
+  args->Int("--decode", &o->decode, 1, limits::kContextMax, "tokens to decode (default 32)");
+  args->Int("--repeat", &o->repeat, 1, 1000, "runs; the medians count (default 3)");
+  args->Flag("--json", &o->json, "as JSON");
+  AddEngineArgs(args, &o->engine);
+}
+
+}  // namespace
+
+Status CmdBench(const VerbArgs& words) {
+  Args args("bench", "Measures prefill and decode of one prompt, repeated.");
+  Options o;
+  Declare(&args, &o);
+  SLUICE_TRY(args.Parse(words));
+  if (args.help_requested()) return Out(args.Help());
+  SLUICE_ASSIGN(const std::string model, ModelOrDefault(o.model));
+  const WorkScope work;
+  o.engine.need_text = false;
+  o.engine.probe = true;
+  o.engine.progress = MakeProgressBar();
+  SLUICE_ASSIGN(const auto engine, Engine::Open(model, o.engine));
+  SLUICE_ASSIGN(const std::vector<TokenId> prompt, PromptIds(o, engine->vocab_size()));
+  SLUICE_ASSIGN(const auto session, Session::Create(engine.get()));
+  const double load_s = engine->stats().load_s;
+  std::vector<Stats> runs;
+  for (uint32_t i = 0; i < o.repeat; ++i) {
+    SLUICE_ASSIGN(Stats stats, Once(o, engine.get(), session.get(), prompt));
+    runs.push_back(std::move(stats));
+  }
+  ClearProgressBar();
+  Stats median = MedianStats(runs);
+  median.load_s = load_s;
+  if (!o.json) return Out(Table(runs, median, load_s));
+  nlohmann::ordered_json json = StatsJson(median);
+  json["runs"] = nlohmann::ordered_json::array();
+  for (const Stats& run : runs) {
+    json["runs"].push_back({{"ttft_s", run.ttft_s},
+                            {"prefill_tok_s", run.prefill_tok_s},
+                            {"decode_tok_s", run.decode_tok_s},
+                            {"stall_ms_per_token", run.stall_ms_per_token},
+                            {"logits_hash", run.logits_hash}});
+  }
+  return Out(Dump(json) + "\n");
+}
+
+}  // namespace sluice::cli

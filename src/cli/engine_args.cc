@@ -1,0 +1,214 @@
+#include "cli/engine_args.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/bytes.h"
+#include "base/limits.h"
+
+namespace sluice::cli {
+namespace {
+
+constexpr const char* kDefaultModel =
+    "SmolLM2-135M-Instruct.Q4_1.gguf";  // what tools/setup fetches
+// llama.cpp's defaults: a line break, a colon, a quote or a star ends a repetition.
+const char* const kDryBreakers[] = {"\n", ":", "\"", "*"};
+
+Status SetBudget(const std::string& text, EngineOptions* options) {
+  if (text == "auto") {
+    options->budget_bytes = 0;
+    return Status();
+  }
+  const std::optional<uint64_t> bytes = ParseSize(text);
+  if (!bytes || *bytes == 0) {
+    return Status(Code::kUsage, fmt::format("'{}' is not a size", text), "",
+                  "want a number with K, M or G, such as 512M, or auto");
+  }
+  options->budget_bytes = *bytes;
+  return Status();
+}
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+void AddOptionalInt(Args* args, const std::string& names, std::optional<int64_t>* out, int64_t low,
+                    int64_t high, const std::string& help) {
+  args->Value(
+      names, "N",
+      [=](const std::string& text) -> Status {
+        SLUICE_ASSIGN(*out, ParseInt(text, low, high));
+        return Status();
+      },
+      help);
+}
+
+// "15043=-1.5", "15043=-inf"; also llama.cpp's "15043-1.5" and "15043+2".
+Status AddBias(const std::string& text, SamplingArgs* sampling) {
+  const size_t cut = text.find_first_of("=+-", 1);
+  const Status bad(Code::kUsage, fmt::format("'{}' is no logit bias", text), "",
+                   "want ID=B, such as 15043=-1.5 or 15043=-inf");
+  if (cut == std::string::npos) return bad;
+  const Result<int64_t> id = ParseInt(text.substr(0, cut), 0, INT32_MAX);
+  std::string number = text.substr(text[cut] == '=' ? cut + 1 : cut);
+  if (!number.empty() && number[0] == '+') number.erase(0, 1);
+  const Result<double> bias = ParseNumber(number, -INFINITY, INFINITY);
+  if (!id.ok() || !bias.ok()) return bad;
+  sampling->logit_bias.emplace_back(static_cast<TokenId>(*id), *bias);
+  return Status();
+}
+
+template <typename From, typename To>
+void Override(const std::optional<From>& flag, To* value) {
+  if (flag) *value = static_cast<To>(*flag);
+}
+
+}  // namespace
+
+void AddPlanArgs(Args* args, EngineOptions* o) {
+  args->Group("Memory and machine");
+  args->Value(
+      "--budget", "SIZE", [o](const std::string& text) { return SetBudget(text, o); },
+      "memory of the whole process: 3G, 512M, auto (default: auto)");
+  args->Int("-c,--ctx,--ctx-size", &o->context, 1, limits::kContextMax,
+            "context in tokens (default: the model's, at most 4096)");
+  args->Int("-b,--chunk,--batch-size", &o->chunk, 1, limits::kContextMax,
+            "prompt tokens per pass (default: what the budget allows)");
+  args->Int("-t,--threads", &o->threads, 1, limits::kThreadsMax,
+            "threads (default: the fast cores)");
+  args->Choice(
+      "--kv", "auto|f32|f16|q8|k8v4", [o](int i) { o->kv = static_cast<KvType>(i); },
+      "format of the KV cache; q8 and k8v4 change the answer a little");
+  args->Choice(
+      "--act", "q8|f32", [o](int i) { o->act = static_cast<ActType>(i); },
+      "activations in int8, or the float reference mode");
+  args->Int("--lookahead", &o->lookahead, 0, 64, "read ahead this far (0: not at all)");
+}
+
+void AddEngineArgs(Args* args, EngineOptions* o) {
+  AddPlanArgs(args, o);
+  o->isa = Environment("SLUICE_ISA");
+  args->Value(
+      "--cpus", "LIST",
+      [o](const std::string& text) -> Status {
+        SLUICE_ASSIGN(o->cpus, ParseCpus(text));
+        return Status();
+      },
+      "pin the threads to these processors: 0,2 or 0-3");
+  args->Choice(
+      "--io", "auto|uring|pread|buffered", [o](int i) { o->io = static_cast<IoMode>(i); },
+      "how weights are read");
+  const auto text = [args](const char* name, const char* kind, std::string* out, const char* help) {
+    args->Value(
+        name, kind,
+        [out](const std::string& value) {
+          *out = value;
+          return Status();
+        },
+        help);
+  };
+  text("--isa", "NAME", &o->isa, "use a lower instruction set (also SLUICE_ISA)");
+  text("--policy", "NAME", &o->policy, "expert cache policy");
+  text("--route-trace", "FILE", &o->route_trace_path, "write the experts chosen");
+  text("--timeline", "FILE", &o->timeline_path, "write what happened when");
+  args->Flag("--mlock", &o->mlock, "lock the memory against swapping, if allowed");
+}
+
+void AddSamplingArgs(Args* args, SamplingArgs* s) {
+  args->Group("Picking tokens (defaults: the model's generation_config, else docs/sampling.md)");
+  args->Flag("--greedy", &s->greedy, "always the likeliest token, as --temp 0");
+  args->Number("--temp,--temperature", &s->temperature, 0, 1e30, "0 is greedy");
+  AddOptionalInt(args, "--top-k", &s->top_k, 0, INT32_MAX, "keep the K likeliest; 0 is off");
+  args->Number("--top-p", &s->top_p, 0, 1, "keep the likeliest that reach P; 1 is off");
+  args->Number("--min-p", &s->min_p, 0, 1, "drop what is below P of the likeliest; 0 is off");
+  args->Number("--typical,--typical-p", &s->typical_p, 0, 1, "locally typical; 1 is off");
+  args->Number("--repeat-penalty", &s->repeat_penalty, 1e-6, 1e6, "1 is off");
+  AddOptionalInt(args, "--repeat-last-n", &s->penalty_last_n, -1, INT32_MAX,
+                 "window of the penalties; -1 is everything");
+  args->Number("--presence-penalty", &s->presence_penalty, -1e30, 1e30, "0 is off");
+  args->Number("--frequency-penalty", &s->frequency_penalty, -1e30, 1e30, "0 is off");
+  args->Number("--dry-multiplier", &s->dry_multiplier, 0, 1e30, "0 is off");
+  args->Number("--dry-base", &s->dry_base, 1, 1e30, "default 1.75");
+  AddOptionalInt(args, "--dry-allowed-length", &s->dry_allowed_length, 0, INT32_MAX, "default 2");
+  AddOptionalInt(args, "--dry-penalty-last-n", &s->dry_last_n, -1, INT32_MAX,
+                 "-1 is everything (default)");
+  args->Texts("--dry-sequence-breaker", &s->dry_breakers,
+              "replaces the breakers \\n : \" *; none for none; repeatable");
+  args->Values(
+      "--logit-bias", "ID=B", [s](const std::string& text) { return AddBias(text, s); },
+      "add B to the logit of a token; -inf bans it; repeatable");
+  args->Value(
+      "-s,--seed", "N",
+      [s](const std::string& text) -> Status {
+        if (text == "-1") return Status();  // llama.cpp's word for a random one
+        SLUICE_ASSIGN(s->seed, ParseUnsigned(text));
+        return Status();
+      },
+      "same seed, same text (default: random)");
+}
+
+Result<SamplingOptions> ResolveSampling(const SamplingArgs& flags, const std::string& defaults_json,
+                                        const TextModel* text, uint32_t vocab) {
+  SamplingOptions o;
+  SLUICE_TRY(ApplyGenerationDefaults(defaults_json, &o));
+  Override(flags.temperature, &o.temperature);
+  Override(flags.top_k, &o.top_k);
+  Override(flags.top_p, &o.top_p);
+  Override(flags.min_p, &o.min_p);
+  Override(flags.typical_p, &o.typical_p);
+  Override(flags.repeat_penalty, &o.repeat_penalty);
+  Override(flags.presence_penalty, &o.presence_penalty);
+  Override(flags.frequency_penalty, &o.frequency_penalty);
+  Override(flags.penalty_last_n, &o.penalty_last_n);
+  Override(flags.dry_multiplier, &o.dry_multiplier);
+  Override(flags.dry_base, &o.dry_base);
+  Override(flags.dry_allowed_length, &o.dry_allowed_length);
+  Override(flags.dry_last_n, &o.dry_last_n);
+  if (flags.greedy) o.temperature = 0;
+  o.logit_bias = flags.logit_bias;
+  o.seed = flags.seed ? *flags.seed : std::random_device()();
+  if (o.dry_multiplier > 0 && text) {
+    std::vector<std::string> breakers(std::begin(kDryBreakers), std::end(kDryBreakers));
+    if (!flags.dry_breakers.empty()) breakers = flags.dry_breakers;
+    if (breakers != std::vector<std::string>{"none"}) AddDryBreakers(*text, breakers, &o);
+  }
+  SLUICE_TRY(ValidateSampling(o, vocab));
+  return o;
+}
+
+Result<std::string> ModelOrDefault(const std::string& given) {
+  if (!given.empty()) return given;
+  std::string folder = Environment("SLUICE_MODELS");
+  if (folder.empty()) folder = Environment("HOME") + "/.cache/sluice";
+  const std::string path = folder + "/" + kDefaultModel;
+  if (access(path.c_str(), R_OK) == 0) return path;
+  return Status(Code::kUsage, "no MODEL is given and the default model is not there", path,
+                "fetch it with tools/setup (or make setup), or name a model");
+}
+
+Status AddVariable(const std::string& assignment, std::string* object_json) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return Status(Code::kUsage, fmt::format("'{}' is no assignment", assignment), "",
+                  "want key=JSON, such as enable_thinking=false");
+  }
+  const std::string value = assignment.substr(equals + 1);
+  auto parsed = nlohmann::ordered_json::parse(value, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded()) {
+    return Status(Code::kUsage, fmt::format("'{}' is no JSON", value), "",
+                  "a text needs its quotes: name='\"Ada\"'");
+  }
+  auto object = object_json->empty() ? nlohmann::ordered_json::object()
+                                     : nlohmann::ordered_json::parse(*object_json, nullptr, false);
+  object[assignment.substr(0, equals)] = std::move(parsed);
+  *object_json = object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return Status();
+}
+
+}  // namespace sluice::cli
