@@ -36,29 +36,30 @@ inline __m256i BlockDot(const uint8_t* block, const int8_t* x, __m256i scales) {
 
 // One token: blocks are taken apart in registers.
 template <class T>
-__m256 OneToken(const RowTile& rows, const int8_t* x, const float* scale, const int16_t* sums,
-                uint32_t blocks) {
+__m256 OneToken(const MatmulArgs& args, const RowTile& rows) {
+  const int8_t* x = args.x.q;
+  const int16_t* sums = args.x.sums;
   __m256 total = _mm256_setzero_ps();
-  for (uint32_t b = 0; b < blocks; ++b, x += 256, sums += 16) {
+  for (uint32_t b = 0; b < args.x.cols / 256; ++b, x += 256, sums += 16) {
     const uint64_t at = uint64_t{b} * T::kBytes;
     const __m256i sums16 = Load256(sums);
     __m256i dots[kTileRows], mins[kTileRows];
     for (uint32_t r = 0; r < kTileRows; ++r) {
-      const uint8_t* block = rows.at[r] + at;
+      const uint8_t* block = rows.base + r * rows.stride + at;
       const Head head = T::ReadHead(block);
       const __m256i dot = BlockDot<T>(block, x, head.s);
       const __m256i weighted = _mm256_madd_epi16(head.n, sums16);
       dots[r] = T::kShift ? _mm256_sub_epi32(dot, weighted) : dot;
       if (T::kMin) mins[r] = weighted;
     }
-    const __m256 d = Halves8(rows.at, at + T::kScaleAt);
+    const __m256 d = Halves8(rows.base + at + T::kScaleAt, rows.stride);
     __m256 m = _mm256_setzero_ps();
     __m256i imin = _mm256_setzero_si256();
     if constexpr (T::kMin) {
-      m = Negated(Halves8(rows.at, at + T::kMinAt));
+      m = Negated(Halves8(rows.base + at + T::kMinAt, rows.stride));
       imin = SumLanes32(mins);
     }
-    total = Accumulate<T>(total, scale[b], d, SumLanes32(dots), m, imin);
+    total = Accumulate<T>(total, args.x.scale[b], d, SumLanes32(dots), m, imin);
   }
   return total;
 }
@@ -76,7 +77,7 @@ template <class T>
 void ReadPanel(const RowTile& rows, uint64_t at, Panel* panel) {
   __m256i lines[kTileRows], low[kTileRows], high[kTileRows], mins[kTileRows];
   for (uint32_t r = 0; r < kTileRows; ++r) {
-    const Head head = T::ReadHead(rows.at[r] + at);
+    const Head head = T::ReadHead(rows.base + r * rows.stride + at);
     low[r] = _mm256_unpacklo_epi16(head.s, head.s);
     high[r] = _mm256_unpackhi_epi16(head.s, head.s);
     mins[r] = head.n;
@@ -97,11 +98,12 @@ void ReadPanel(const RowTile& rows, uint64_t at, Panel* panel) {
   }
 #pragma GCC unroll 8
   for (int g = 0; g < 8; ++g) {
-    for (uint32_t r = 0; r < kTileRows; ++r) lines[r] = T::Quants(rows.at[r] + at, g);
+    for (uint32_t r = 0; r < kTileRows; ++r)
+      lines[r] = T::Quants(rows.base + r * rows.stride + at, g);
     Transpose8x8(lines, panel->quants[g]);
   }
-  panel->d = Halves8(rows.at, at + T::kScaleAt);
-  if constexpr (T::kMin) panel->m = Negated(Halves8(rows.at, at + T::kMinAt));
+  panel->d = Halves8(rows.base + at + T::kScaleAt, rows.stride);
+  if constexpr (T::kMin) panel->m = Negated(Halves8(rows.base + at + T::kMinAt, rows.stride));
 }
 
 struct Tokens {
@@ -154,15 +156,14 @@ inline void PanelDot(const Panel& panel, const Tokens& x, __m256* acc) {
 }
 
 template <class T>
-void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, uint32_t row,
-               uint32_t row_end) {
-  const RowTile rows = RowsFrom(args, row, row_end);
+void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const RowTile& rows) {
   const ActRows& a = args.x;
   __m256 acc[kTileTokens];
   for (uint32_t t = 0; t < tokens; ++t) acc[t] = _mm256_setzero_ps();
   Panel panel;
   for (uint32_t b = 0; b < a.cols / 256; ++b) {
-    ReadPanel<T>(rows, uint64_t{b} * T::kBytes, &panel);
+    const uint64_t at = uint64_t{b} * T::kBytes;
+    ReadPanel<T>(rows, at, &panel);
     Tokens x{a.q + token * a.q_stride + uint64_t{b} * 256,
              a.scale + token * a.scale_stride + b,
              a.sums + token * a.sums_stride + uint64_t{b} * 16,
@@ -180,24 +181,23 @@ void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, uint32_t
     for (; t + 2 <= tokens; advance(2)) PanelDot<T, 2>(panel, x, acc + t);
     for (; t < tokens; advance(1)) PanelDot<T, 1>(panel, x, acc + t);
   }
-  for (uint32_t t = 0; t < tokens; ++t) StoreTile(args, token + t, row, rows.count, acc[t]);
+  for (uint32_t t = 0; t < tokens; ++t) StoreTile(args, token + t, rows, acc[t]);
 }
 
 template <class T>
 void Rows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
-  const ActRows& x = args.x;
-  if (x.rows == 1) {
-    for (uint32_t r = row_begin; r < row_end; r += kTileRows) {
-      const RowTile rows = RowsFrom(args, r, row_end);
-      StoreTile(args, 0, r, rows.count, OneToken<T>(rows, x.q, x.scale, x.sums, x.cols / 256));
+  const RowTiles tiles = TilesOf(row_begin, row_end);
+  if (args.x.rows == 1) {
+    for (uint32_t i = 0; i < tiles.count; ++i) {
+      const RowTile rows = TileAt(args, tiles, i);
+      StoreTile(args, 0, rows, OneToken<T>(args, rows));
     }
     return;
   }
-  for (uint32_t t = 0; t < x.rows; t += kTileTokens) {
-    const uint32_t tokens = x.rows - t < kTileTokens ? x.rows - t : kTileTokens;
-    for (uint32_t r = row_begin; r < row_end; r += kTileRows) {
-      TokenTile<T>(args, t, tokens, r, row_end);
-    }
+  for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {
+    const uint32_t tokens = args.x.rows - t < kTileTokens ? args.x.rows - t : kTileTokens;
+    for (uint32_t i = 0; i < tiles.count; ++i)
+      TokenTile<T>(args, t, tokens, TileAt(args, tiles, i));
   }
 }
 

@@ -24,9 +24,9 @@ inline __m256 Accumulate(__m256 acc, float dx, int16_t sum, __m256 d, __m256i is
 }
 
 template <class T>
-inline __m256 MinsOf(const uint8_t* const* rows, uint64_t at) {
+inline __m256 MinsOf(const uint8_t* block, uint64_t stride) {
   if constexpr (T::kMin) {
-    return T::Min(rows, at);
+    return T::Min(block, stride);
   } else {
     return _mm256_setzero_ps();
   }
@@ -34,21 +34,22 @@ inline __m256 MinsOf(const uint8_t* const* rows, uint64_t at) {
 
 // One token: blocks are taken apart in registers.
 template <class T>
-__m256 OneToken(const RowTile& rows, const int8_t* x, const float* scale, const int16_t* sums,
-                uint32_t blocks) {
+__m256 OneToken(const MatmulArgs& args, const RowTile& rows) {
+  const int8_t* x = args.x.q;
   __m256 total = _mm256_setzero_ps();
-  for (uint32_t b = 0; b < blocks; ++b, x += 32) {
+  for (uint32_t b = 0; b < args.x.cols / 32; ++b, x += 32) {
     const uint64_t at = uint64_t{b} * T::kBytes;
     const __m256i xs = Load256(x);
     __m256i dots[kTileRows];
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < kTileRows; ++r) {
-      dots[r] = PairProducts<T::kSigned>(T::Quants(rows.at[r] + at), xs);
+      dots[r] = PairProducts<T::kSigned>(T::Quants(rows.base + r * rows.stride + at), xs);
       if constexpr (T::kAcc < 8) dots[r] = _mm256_madd_epi16(dots[r], _mm256_set1_epi16(1));
     }
     const __m256i isum = T::kAcc == 8 ? SumLanes16(dots) : SumLanes32(dots);
-    total = Accumulate<T>(total, scale[b], sums[b], T::Scale(rows.at, at), isum,
-                          MinsOf<T>(rows.at, at));
+    total =
+        Accumulate<T>(total, args.x.scale[b], args.x.sums[b], T::Scale(rows.base + at, rows.stride),
+                      isum, MinsOf<T>(rows.base + at, rows.stride));
   }
   return total;
 }
@@ -63,10 +64,10 @@ template <class T>
 void ReadPanel(const RowTile& rows, uint64_t at, uint32_t blocks, Panel* panel) {
   for (uint32_t b = 0; b < blocks; ++b, at += T::kBytes) {
     __m256i lines[kTileRows];
-    for (uint32_t r = 0; r < kTileRows; ++r) lines[r] = T::Quants(rows.at[r] + at);
+    for (uint32_t r = 0; r < kTileRows; ++r) lines[r] = T::Quants(rows.base + r * rows.stride + at);
     Transpose8x8(lines, panel->quants[b]);
-    panel->d[b] = T::Scale(rows.at, at);
-    panel->m[b] = MinsOf<T>(rows.at, at);
+    panel->d[b] = T::Scale(rows.base + at, rows.stride);
+    panel->m[b] = MinsOf<T>(rows.base + at, rows.stride);
   }
 }
 
@@ -111,9 +112,7 @@ inline void PanelDot(const Panel& panel, uint32_t blocks, const Tokens& x, __m25
 }
 
 template <class T>
-void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, uint32_t row,
-               uint32_t row_end) {
-  const RowTile rows = RowsFrom(args, row, row_end);
+void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const RowTile& rows) {
   const ActRows& a = args.x;
   const uint32_t all_blocks = a.cols / 32;
   __m256 acc[kTileTokens];
@@ -139,24 +138,23 @@ void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, uint32_t
     for (; t + 2 <= tokens; advance(2)) PanelDot<T, 2>(panel, blocks, x, acc + t);
     for (; t < tokens; advance(1)) PanelDot<T, 1>(panel, blocks, x, acc + t);
   }
-  for (uint32_t t = 0; t < tokens; ++t) StoreTile(args, token + t, row, rows.count, acc[t]);
+  for (uint32_t t = 0; t < tokens; ++t) StoreTile(args, token + t, rows, acc[t]);
 }
 
 template <class T>
 void Rows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
-  const ActRows& x = args.x;
-  if (x.rows == 1) {
-    for (uint32_t r = row_begin; r < row_end; r += kTileRows) {
-      const RowTile rows = RowsFrom(args, r, row_end);
-      StoreTile(args, 0, r, rows.count, OneToken<T>(rows, x.q, x.scale, x.sums, x.cols / 32));
+  const RowTiles tiles = TilesOf(row_begin, row_end);
+  if (args.x.rows == 1) {
+    for (uint32_t i = 0; i < tiles.count; ++i) {
+      const RowTile rows = TileAt(args, tiles, i);
+      StoreTile(args, 0, rows, OneToken<T>(args, rows));
     }
     return;
   }
-  for (uint32_t t = 0; t < x.rows; t += kTileTokens) {
-    const uint32_t tokens = x.rows - t < kTileTokens ? x.rows - t : kTileTokens;
-    for (uint32_t r = row_begin; r < row_end; r += kTileRows) {
-      TokenTile<T>(args, t, tokens, r, row_end);
-    }
+  for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {
+    const uint32_t tokens = args.x.rows - t < kTileTokens ? args.x.rows - t : kTileTokens;
+    for (uint32_t i = 0; i < tiles.count; ++i)
+      TokenTile<T>(args, t, tokens, TileAt(args, tiles, i));
   }
 }
 

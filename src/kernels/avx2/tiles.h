@@ -16,33 +16,47 @@ constexpr uint32_t kTileRows = 8;
 // their activations (16 KiB) stay in the first-level cache beside the panel.
 constexpr uint32_t kTileTokens = 64;
 
+// A range of rows is cut into eight runs of consecutive rows; tile i holds the i-th row of each
+// run. Every lane thus walks through memory in a straight line, and eight long streams are what the
+// hardware prefetcher follows best: on Zen 2 one thread reads 13 GB/s in one stream and 21 GB/s in
+// eight, while tiles of eight neighbouring short rows came to 6 GB/s. Rows left over by the
+// division form one more tile that overlaps the last one (the same bits are written again), or one
+// tile each if there are fewer than eight.
 struct RowTile {
-  const uint8_t* at[kTileRows];
-  uint32_t count;
+  const uint8_t* base;
+  uint64_t stride;  // bytes between the rows of two lanes
+  uint32_t row, row_stride;
 };
 
-inline RowTile RowsFrom(const MatmulArgs& args, uint32_t row, uint32_t row_end) {
-  RowTile tile;
-  tile.count = row_end - row < kTileRows ? row_end - row : kTileRows;
-  for (uint32_t i = 0; i < kTileRows; ++i) {
-    const uint32_t r = row + (i < tile.count ? i : tile.count - 1);
-    tile.at[i] = args.weights + r * args.row_bytes;
-  }
-  return tile;
+struct RowTiles {
+  uint32_t begin, end;
+  uint32_t run;    // rows of a run
+  uint32_t count;  // tiles
+};
+
+inline RowTiles TilesOf(uint32_t row_begin, uint32_t row_end) {
+  const uint32_t rows = row_end > row_begin ? row_end - row_begin : 0;
+  const uint32_t run = rows / kTileRows, rest = rows % kTileRows;
+  return {row_begin, row_end, run, run > 0 ? run + (rest > 0) : rest};
 }
 
-inline void StoreTile(const MatmulArgs& args, uint64_t token, uint32_t row, uint32_t count,
-                      __m256 sum) {
-  float* out = args.out + token * args.out_stride + row;
-  if (count == kTileRows) {
-    if (args.bias) sum = _mm256_add_ps(sum, _mm256_loadu_ps(args.bias + row));
-    _mm256_storeu_ps(out, sum);
-    return;
+inline RowTile TileAt(const MatmulArgs& args, const RowTiles& tiles, uint32_t i) {
+  uint32_t row = tiles.begin + i, row_stride = tiles.run;
+  if (tiles.run > 0 && i == tiles.run) {
+    row = tiles.end - kTileRows;
+    row_stride = 1;
   }
+  return {args.weights + row * args.row_bytes, row_stride * args.row_bytes, row, row_stride};
+}
+
+inline void StoreTile(const MatmulArgs& args, uint64_t token, const RowTile& rows, __m256 sum) {
+  float* out = args.out + token * args.out_stride;
   alignas(32) float lanes[kTileRows];
   _mm256_store_ps(lanes, sum);
-  for (uint32_t i = 0; i < count; ++i)
-    out[i] = args.bias ? lanes[i] + args.bias[row + i] : lanes[i];
+  for (uint32_t i = 0; i < kTileRows; ++i) {
+    const uint32_t r = rows.row + i * rows.row_stride;
+    out[r] = args.bias ? lanes[i] + args.bias[r] : lanes[i];
+  }
 }
 
 // Sums of the eight lanes of eight vectors.
