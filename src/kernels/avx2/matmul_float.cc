@@ -5,6 +5,7 @@
 // zeros.
 #include "kernels/avx2/matmul.h"
 #include "kernels/avx2/simd.h"
+#include "kernels/avx2/tiles.h"
 
 namespace sluice::avx2 {
 namespace {
@@ -13,27 +14,13 @@ constexpr uint32_t kRows = 4, kTokens = 3;  // of the register tile: 12 accumula
 constexpr uint32_t kTokenTile = 64;         // accumulators on the stack: 8 KiB
 constexpr uint32_t kChunk = 256;            // elements decoded at a time; a multiple of every block
 
-struct RowTile {
-  const uint8_t* at[kRows];
-  uint32_t count;
-};
-
-RowTile RowsFrom(const MatmulArgs& args, uint32_t row, uint32_t row_end) {
-  RowTile tile;
-  tile.count = row_end - row < kRows ? row_end - row : kRows;
-  for (uint32_t i = 0; i < kRows; ++i) {
-    const uint32_t r = row + (i < tile.count ? i : tile.count - 1);
-    tile.at[i] = args.weights + r * args.row_bytes;
-  }
-  return tile;
-}
-
-void Store(const MatmulArgs& args, uint64_t token, uint32_t row, uint32_t count,
+void Store(const MatmulArgs& args, uint64_t token, const RowTile& rows, uint32_t count,
            const __m256* acc) {
-  float* out = args.out + token * args.out_stride + row;
+  float* out = args.out + token * args.out_stride;
   for (uint32_t i = 0; i < count; ++i) {
     const float sum = FoldFloats(acc[i]);
-    out[i] = args.bias ? sum + args.bias[row + i] : sum;
+    const uint32_t r = rows.row + i * rows.row_stride;
+    out[r] = args.bias ? sum + args.bias[r] : sum;
   }
 }
 
@@ -69,26 +56,27 @@ template <class L>
 void OneToken(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   const float* x = args.x.f32;
   const uint32_t cols = args.x.cols;
-  for (uint32_t r = row_begin; r < row_end; r += kRows) {
-    const RowTile rows = RowsFrom(args, r, row_end);
-    __m256 acc[kRows];
-    for (uint32_t i = 0; i < kRows; ++i) acc[i] = _mm256_setzero_ps();
+  const RowTiles tiles = TilesOf(row_begin, row_end);
+  for (uint32_t tile = 0; tile < tiles.count; ++tile) {
+    const RowTile rows = TileAt(args, tiles, tile);
+    const uint8_t* w = rows.base;
+    __m256 acc[kTileRows];
+    for (uint32_t i = 0; i < kTileRows; ++i) acc[i] = _mm256_setzero_ps();
     uint32_t c = 0;
-    for (; c + 8 <= cols; c += 8) {
+    for (; c + 8 <= cols; c += 8, w += 8 * L::kBytes) {
       const __m256 xs = _mm256_loadu_ps(x + c);
-#pragma GCC unroll 4
-      for (uint32_t i = 0; i < kRows; ++i) {
-        acc[i] = _mm256_fmadd_ps(L::At(rows.at[i] + uint64_t{c} * L::kBytes), xs, acc[i]);
+#pragma GCC unroll 8
+      for (uint32_t i = 0; i < kTileRows; ++i) {
+        acc[i] = _mm256_fmadd_ps(L::At(w + i * rows.stride), xs, acc[i]);
       }
     }
     if (c < cols) {
       const __m256 xs = LoadTail(x + c, cols - c);
-      for (uint32_t i = 0; i < kRows; ++i) {
-        const __m256 w = LoadTail<L>(rows.at[i] + uint64_t{c} * L::kBytes, cols - c);
-        acc[i] = _mm256_fmadd_ps(w, xs, acc[i]);
+      for (uint32_t i = 0; i < kTileRows; ++i) {
+        acc[i] = _mm256_fmadd_ps(LoadTail<L>(w + i * rows.stride, cols - c), xs, acc[i]);
       }
     }
-    Store(args, 0, r, rows.count, acc);
+    Store(args, 0, rows, kTileRows, acc);
   }
 }
 
@@ -149,8 +137,7 @@ void Block(const float* const* w, const float* x, uint64_t x_stride, uint32_t n,
   }
 }
 
-void Tile(const MatmulArgs& args, uint32_t token, uint32_t tokens, uint32_t row, uint32_t row_end) {
-  const RowTile rows = RowsFrom(args, row, row_end);
+void Tile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const RowTile& rows) {
   const WeightTypeInfo& info = InfoOf(args.type);
   const ActRows& a = args.x;
   alignas(32) float buffer[kRows][kChunk];
@@ -160,7 +147,8 @@ void Tile(const MatmulArgs& args, uint32_t token, uint32_t tokens, uint32_t row,
     const uint32_t n = a.cols - c < kChunk ? a.cols - c : kChunk;
     const float* w[kRows];
     for (uint32_t i = 0; i < kRows; ++i) {
-      const uint8_t* at = rows.at[i] + uint64_t{c} / info.block_elems * info.block_bytes;
+      const uint8_t* at =
+          rows.base + i * rows.stride + uint64_t{c} / info.block_elems * info.block_bytes;
       w[i] = buffer[i];
       Decode(args.type, at, buffer[i], n);
     }
@@ -173,7 +161,7 @@ void Tile(const MatmulArgs& args, uint32_t token, uint32_t tokens, uint32_t row,
       Block<1>(w, x + t * a.f32_stride, a.f32_stride, n, acc + t * kRows);
     }
   }
-  for (uint32_t t = 0; t < tokens; ++t) Store(args, token + t, row, rows.count, acc + t * kRows);
+  for (uint32_t t = 0; t < tokens; ++t) Store(args, token + t, rows, kRows, acc + t * kRows);
 }
 
 }  // namespace
@@ -189,9 +177,10 @@ void MatmulFloat(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   if (x.rows == 1 && args.type == WeightType::kBF16) {
     return OneToken<LoadBf16>(args, row_begin, row_end);
   }
+  const RowTiles tiles = TilesOf<kRows>(row_begin, row_end);
   for (uint32_t t = 0; t < x.rows; t += kTokenTile) {
     const uint32_t tokens = x.rows - t < kTokenTile ? x.rows - t : kTokenTile;
-    for (uint32_t r = row_begin; r < row_end; r += kRows) Tile(args, t, tokens, r, row_end);
+    for (uint32_t i = 0; i < tiles.count; ++i) Tile(args, t, tokens, TileAt<kRows>(args, tiles, i));
   }
 }
 

@@ -16,12 +16,12 @@ constexpr uint32_t kTileRows = 8;
 // their activations (16 KiB) stay in the first-level cache beside the panel.
 constexpr uint32_t kTileTokens = 64;
 
-// A range of rows is cut into eight runs of consecutive rows; tile i holds the i-th row of each
-// run. Every lane thus walks through memory in a straight line, and eight long streams are what the
-// hardware prefetcher follows best: on Zen 2 one thread reads 13 GB/s in one stream and 21 GB/s in
-// eight, while tiles of eight neighbouring short rows came to 6 GB/s. Rows left over by the
-// division form one more tile that overlaps the last one (the same bits are written again), or one
-// tile each if there are fewer than eight.
+// A range of rows is cut into kRows (mostly eight) runs of consecutive rows; tile i holds the i-th
+// row of each run. Every lane thus walks through memory in a straight line, and eight long streams
+// are what the hardware prefetcher follows best: on Zen 2 one thread reads 13 GB/s in one stream
+// and 21 GB/s in eight, while tiles of eight neighbouring short rows came to 6 GB/s. Rows left over
+// by the division form one more tile that overlaps the last one (the same bits are written again),
+// or one tile each if there are fewer than eight.
 struct RowTile {
   const uint8_t* base;
   uint64_t stride;  // bytes between the rows of two lanes
@@ -34,16 +34,18 @@ struct RowTiles {
   uint32_t count;  // tiles
 };
 
-inline RowTiles TilesOf(uint32_t row_begin, uint32_t row_end) {
+template <uint32_t kRows = kTileRows>
+RowTiles TilesOf(uint32_t row_begin, uint32_t row_end) {
   const uint32_t rows = row_end > row_begin ? row_end - row_begin : 0;
-  const uint32_t run = rows / kTileRows, rest = rows % kTileRows;
+  const uint32_t run = rows / kRows, rest = rows % kRows;
   return {row_begin, row_end, run, run > 0 ? run + (rest > 0) : rest};
 }
 
-inline RowTile TileAt(const MatmulArgs& args, const RowTiles& tiles, uint32_t i) {
+template <uint32_t kRows = kTileRows>
+RowTile TileAt(const MatmulArgs& args, const RowTiles& tiles, uint32_t i) {
   uint32_t row = tiles.begin + i, row_stride = tiles.run;
   if (tiles.run > 0 && i == tiles.run) {
-    row = tiles.end - kTileRows;
+    row = tiles.end - kRows;
     row_stride = 1;
   }
   return {args.weights + row * args.row_bytes, row_stride * args.row_bytes, row, row_stride};
