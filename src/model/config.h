@@ -10,10 +10,13 @@
 #include <vector>
 
 #include "base/status.h"
-#include "formats/gguf.h"
-#include "formats/hf_folder.h"
 
 namespace sluice {
+
+// Forward declarations keep the JSON library out of every file that sees a config.
+class GgufMetadata;
+struct Catalog;
+struct HfFolder;
 
 enum class Arch {
   kLlama, kQwen2, kQwen3, kGemma3,                       // dense
@@ -48,15 +51,18 @@ struct MoeConfig {
   RouterScores scores = RouterScores::kSoftmaxAll;
   bool normalise = false;   // divide the chosen weights by their sum
   float weights_scale = 1;
-  uint32_t groups = 0, groups_used = 0;  // group-limited routing
+  uint32_t groups = 0, groups_used = 0;  // group-limited routing; 0 or 1: off
+  bool groups_by_top2 = false;           // a group's score: sum of its best two (deepseek v3), else its best
   bool router_bias = false;              // bias only for the choice (deepseek v3) or in the logits (gpt-oss)
   uint32_t leading_dense_layers = 0;
-  std::vector<uint8_t> dense_layer;      // per layer 1: a dense MLP instead (HF mlp_only_layers); may be empty
+  std::vector<uint8_t> dense_layer;      // per layer 1: a dense MLP instead, whatever the reason; may be empty
 };
 
 struct DeltaNetConfig {
   uint32_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, conv_kernel = 0;
   bool tiled_heads = false;  // value head h reads key head h mod key_heads (qwen35 GGUF), else h div r
+  // Outputs come per key head: q key_dim, k key_dim, v r*value_dim, z r*value_dim (kDeltaQkvz); b r, a r (kDeltaBa).
+  bool grouped_qkvz = false, grouped_ba = false;
 };
 
 struct MlaConfig {
@@ -68,7 +74,9 @@ struct ModelConfig {
   std::string arch_name;  // as the file says: "llama", "qwen3", "LlamaForCausalLM"
   std::string name;       // general.name or the folder's name
   uint32_t layers = 0, hidden = 0, ff = 0, vocab = 0, context = 0;
-  std::vector<uint32_t> heads, kv_heads, layer_ff;  // per layer
+  // Per layer. DeltaNet layers carry the attention layers' head counts, unused. MLA: kv_heads is 1, a cached
+  // row is latent (mla.kv_rank) and rotated key (mla.rope_dim). layer_ff is the dense MLP's width.
+  std::vector<uint32_t> heads, kv_heads, layer_ff;
   uint32_t head_dim = 0, head_dim_v = 0;
   float rms_eps = 1e-5f;
   std::vector<LayerKind> kinds;  // per layer
@@ -84,10 +92,17 @@ struct ModelConfig {
   MoeConfig moe;
   DeltaNetConfig delta;
   MlaConfig mla;
-  uint32_t mtp_layers = 0;       // skipped with a notice
+  uint32_t mtp_layers = 0;       // skipped with a notice; not counted in `layers`
+
+  bool IsMoeLayer(uint32_t layer) const {
+    return moe.experts > 0 && (layer >= moe.dense_layer.size() || moe.dense_layer[layer] == 0);
+  }
 };
 
-// kBadModel "unsupported architecture X" for architectures without a page; otherwise key or field named.
+// The GGUF spelling: "llama", "gpt-oss".
+const char* ArchName(Arch arch);
+
+// kBadModel "unsupported architecture 'X'" for names that are not known; otherwise key or field named.
 Result<ModelConfig> ConfigFromGguf(const GgufMetadata& metadata, const Catalog& catalog, const std::string& name);
 Result<ModelConfig> ConfigFromHf(const HfFolder& folder);
 

@@ -17,6 +17,9 @@
 
 namespace sluice {
 
+struct GgufFileSet;
+struct HfFolder;
+
 enum class MatrixRole : uint8_t {
   kQ, kK, kV, kO,                  // attention; kQ of gated attention has q|gate interleaved per head
   kGate, kUp, kDown,               // dense MLP
@@ -34,6 +37,7 @@ enum class VectorRole : uint8_t {
   kConv, kDeltaA, kDeltaDt, kDeltaNorm,                           // kConv [channels, kernel]
   kMlaQaNorm, kMlaKvANorm,
   kExpertGateBias, kExpertUpBias, kExpertDownBias,                // [experts, n]
+  kExpertGateUpBias,  // [experts, 2 n]: rows in the order of ExpertSpec's part[0] (interleaved but for kPlain)
   kCount,
 };
 
@@ -101,6 +105,7 @@ struct ModelMap {
   std::vector<std::string> skipped;   // tensors that are known and not used (MTP, vision): a notice
 };
 
+// The set's catalog moves into the map; its header (metadata for the tokenizer) stays with the caller.
 Result<ModelMap> BindGguf(GgufFileSet&& set, const std::string& name);
 Result<ModelMap> BindHf(HfFolder&& folder);
 

@@ -1,0 +1,63 @@
+// Builds safetensors files and model folders for tests.
+//
+// Contract: for tests. Data is a byte pattern; the header can be replaced as a whole or edited as
+// JSON.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/formats/gguf_builder.h"
+
+namespace sluice::testing {
+
+class SafetensorsBuilder {
+ public:
+  SafetensorsBuilder& Add(const std::string& name, const std::vector<uint64_t>& shape,
+                          const std::string& dtype = "F32") {
+    const uint64_t size = dtype == "F32" || dtype == "I32" ? 4 : dtype == "U8" ? 1 : 2;
+    uint64_t bytes = size;
+    for (uint64_t dim : shape) bytes *= dim;
+    header[name] = {
+        {"dtype", dtype}, {"shape", shape}, {"data_offsets", {data_bytes, data_bytes + bytes}}};
+    data_bytes += bytes;
+    return *this;
+  }
+  std::string Build() const {
+    std::string text = header_text.empty() ? header.dump() : header_text;
+    text.resize(AlignUp(text.size(), 8), ' ');
+    return Raw<uint64_t>(text.size()) + text + std::string(data_bytes, '\x11');
+  }
+
+  nlohmann::json header = nlohmann::json::object();
+  std::string header_text;  // instead of `header` when not empty
+  uint64_t data_bytes = 0;
+};
+
+// A folder that is removed with the object.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-XXXXXX").string();
+    path_ = mkdtemp(pattern.data()) != nullptr ? pattern : "";
+  }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string Write(const std::string& name, const std::string& bytes) const {
+    const std::string file = path_ + "/" + name;
+    std::ofstream(file, std::ios::binary) << bytes;
+    return file;
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace sluice::testing
