@@ -5,8 +5,13 @@ set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 set(CMAKE_LIBRARY_ARCHITECTURE aarch64-linux-gnu)
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L /usr/aarch64-linux-gnu)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static)
 set(PKG_CONFIG_EXECUTABLE aarch64-linux-gnu-pkg-config)
+
+# Static programs: qemu's user mode 7.2 hangs in the loader's first thread stack on some kernels, and a phone
+# needs no matching libraries. libedit's own dependencies have to be named then.
+set(CMAKE_EXE_LINKER_FLAGS_INIT -static)
+set(CMAKE_CXX_STANDARD_LIBRARIES_INIT "-lbsd -lmd -ltinfo")
 
 # find_library and find_package look into the target's own folder first and never into the host's.
 set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)

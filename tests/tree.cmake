@@ -17,3 +17,11 @@ if(TARGET sluice AND NOT SLUICE_SANITIZE)  # shadow memory is no part of the pro
   sluice_script_test(budget_cgroup tests/tree/budget_test.py --sluice $<TARGET_FILE:sluice>)
   set_tests_properties(budget_cgroup PROPERTIES RUN_SERIAL ON)
 endif()
+if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/tree/fault_io_test.py AND TARGET test_io AND NOT SLUICE_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+  # A preloaded library cannot sit in front of a sanitizer's.
+  set(fault_io_args tests/tree/fault_io_test.py $<TARGET_FILE:test_io>)
+  if(TARGET sluice)
+    list(APPEND fault_io_args $<TARGET_FILE:sluice>)
+  endif()
+  sluice_script_test(fault_io ${fault_io_args})
+endif()
