@@ -40,16 +40,21 @@ class BpeScratch {
   void Add(uint32_t begin, uint32_t size, TokenId id) {
     symbols.push_back({begin, size, id, -1, -1});
   }
-  void Clear() { symbols.clear(); }
+  void Clear(size_t expected) {
+    if (symbols.capacity() > 65536 && expected < 65536) symbols = {};
+    symbols.clear();
+    symbols.reserve(expected);
+  }
 
  private:
   static constexpr size_t kSmall = 40;  // below, a linear search for the best pair beats a heap
 
+  // size: bytes of the left symbol and its right neighbour when pushed. Symbols only grow, so an
+  // entry is stale exactly when the left one is gone or the two together have another size now.
   struct Entry {
     uint32_t key;
-    int32_t left, right;
-    uint32_t size;  // of both together: tells a stale entry
-    TokenId merged;
+    int32_t left;
+    uint32_t size;
     bool operator<(const Entry& o) const { return key != o.key ? key > o.key : left > o.left; }
   };
 
@@ -74,42 +79,59 @@ class BpeScratch {
     }
   }
 
+  BpeSymbol* Next(const BpeSymbol& s) {
+    return s.next < 0 ? nullptr : &symbols[static_cast<size_t>(s.next)];
+  }
+
+  // The pair that begins at `left`, if it can merge.
   template <typename PairFn>
-  void Push(int32_t left, int32_t right, PairFn& pair) {
-    if (left < 0 || right < 0) return;
-    const BpeSymbol &a = symbols[static_cast<size_t>(left)],
-                    &b = symbols[static_cast<size_t>(right)];
-    const BpePair p = pair(a, b);
-    if (p.key == UINT32_MAX) return;
-    heap_.push_back({p.key, left, right, a.size + b.size, p.merged});
+  bool MakeEntry(int32_t left, PairFn& pair, Entry* out) {
+    if (left < 0) return false;
+    const BpeSymbol& a = symbols[static_cast<size_t>(left)];
+    const BpeSymbol* b = Next(a);
+    if (b == nullptr) return false;
+    const BpePair p = pair(a, *b);
+    *out = {p.key, left, a.size + b->size};
+    return p.key != UINT32_MAX;
+  }
+  template <typename PairFn>
+  void Push(int32_t left, PairFn& pair) {
+    Entry entry;
+    if (!MakeEntry(left, pair, &entry)) return;
+    heap_.push_back(entry);
     std::push_heap(heap_.begin(), heap_.end());
   }
 
   template <typename PairFn>
   void MergeLarge(PairFn pair) {
     const auto n = static_cast<int32_t>(symbols.size());
-    heap_.clear();
     for (int32_t i = 0; i < n; ++i) {
       symbols[static_cast<size_t>(i)].prev = i - 1;
       symbols[static_cast<size_t>(i)].next = i + 1 < n ? i + 1 : -1;
     }
-    for (int32_t i = 0; i + 1 < n; ++i) Push(i, i + 1, pair);
+    heap_.clear();
+    heap_.reserve(symbols.size());
+    Entry entry;
+    for (int32_t i = 0; i < n; ++i) {
+      if (MakeEntry(i, pair, &entry)) heap_.push_back(entry);
+    }
+    std::make_heap(heap_.begin(), heap_.end());
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end());
       const Entry e = heap_.back();
       heap_.pop_back();
-      BpeSymbol &a = symbols[static_cast<size_t>(e.left)],
-                &b = symbols[static_cast<size_t>(e.right)];
-      if (a.size == 0 || b.size == 0 || a.size + b.size != e.size) continue;
+      BpeSymbol& a = symbols[static_cast<size_t>(e.left)];
+      BpeSymbol* b = Next(a);
+      if (a.size == 0 || b == nullptr || a.size + b->size != e.size) continue;
+      a.id = pair(a, *b).merged;
       a.size = e.size;
-      a.id = e.merged;
-      b.size = 0;
-      a.next = b.next;
-      if (b.next >= 0) symbols[static_cast<size_t>(b.next)].prev = e.left;
-      Push(a.prev, e.left, pair);
-      Push(e.left, a.next, pair);
+      b->size = 0;
+      a.next = b->next;
+      if (a.next >= 0) symbols[static_cast<size_t>(a.next)].prev = e.left;
+      Push(a.prev, pair);
+      Push(e.left, pair);
     }
-    // A long piece must not leave its scratch behind for the rest of the process.
+    // A long piece must not leave its scratch behind for the rest of the call.
     if (heap_.capacity() > 65536) heap_ = {};
   }
 

@@ -171,7 +171,7 @@ void BpeTokenizer::EncodeWord(std::string_view word, Job* job) const {
       return;
     }
   }
-  job->bpe.Clear();
+  job->bpe.Clear(word.size());
   StartSymbols(word, job);
   if (p_.rule == MergeRule::kRank) {
     job->bpe.Merge([this](const BpeSymbol& a, const BpeSymbol& b) -> BpePair {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "text/unicode_recent.h"
+
 namespace sluice::text {
 namespace {
 
@@ -33,6 +35,16 @@ Lead ReadLead(uint8_t b) {
 constexpr int kCategories = 30;  // UTF8PROC_CATEGORY_CN .. UTF8PROC_CATEGORY_CO
 using CategoryRanges = std::array<CharSet, kCategories>;
 
+// In the order of utf8proc_category_t.
+constexpr std::string_view kCategoryNames[kCategories] = {
+    "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
+    "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
+
+int CategoryIndex(std::string_view name) {
+  const auto* end = kCategoryNames + kCategories;
+  return static_cast<int>(std::find(kCategoryNames, end, name) - kCategoryNames);
+}
+
 // utf8proc is asked only where characters are assigned; the rest is unassigned or private by
 // definition.
 CategoryRanges BuildCategories() {
@@ -45,9 +57,14 @@ CategoryRanges BuildCategories() {
       set.push_back({lo, hi});
     }
   };
-  auto ask = [&add](uint32_t lo, uint32_t hi) {
+  const RecentRange* recent = std::begin(kRecentRanges);
+  auto ask = [&](uint32_t lo, uint32_t hi) {
     for (uint32_t c = lo; c <= hi; ++c) {
-      add(utf8proc_category(static_cast<utf8proc_int32_t>(c)), c, c);
+      while (recent != std::end(kRecentRanges) && recent->hi < c) ++recent;
+      const bool young = recent != std::end(kRecentRanges) && recent->lo <= c;
+      add(young ? CategoryIndex(recent->category)
+                : static_cast<int>(utf8proc_category(static_cast<utf8proc_int32_t>(c))),
+          c, c);
     }
   };
   ask(0, 0x3FFFF);
@@ -171,13 +188,10 @@ bool Contains(const CharSet& set, uint32_t c) {
 }
 
 CharSet CategorySet(std::string_view name) {
-  // In the order of utf8proc_category_t.
-  static constexpr std::string_view kNames[kCategories] = {
-      "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
-      "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
   CharSet all;
   for (int i = 0; i < kCategories; ++i) {
-    const bool hit = name == kNames[i] || (name.size() == 1 && name[0] == kNames[i][0]);
+    const bool hit =
+        name == kCategoryNames[i] || (name.size() == 1 && name[0] == kCategoryNames[i][0]);
     if (hit) all.insert(all.end(), Categories()[i].begin(), Categories()[i].end());
   }
   return MakeSet(std::move(all));
@@ -191,8 +205,10 @@ const CharSet& WhitespaceSet() {
 }
 
 const CharSet& WordSet() {
-  static const CharSet set =
-      Union(Union(CategorySet("L"), CategorySet("M")), Union(CategorySet("Nd"), CategorySet("Pc")));
+  // The circled and squared letters are symbols by category and alphabetic by property.
+  static const CharSet set = Union(
+      Union(Union(CategorySet("L"), CategorySet("M")), Union(CategorySet("N"), CategorySet("Pc"))),
+      {{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}});
   return set;
 }
 

@@ -46,6 +46,6 @@ bool Contains(const CharSet& set, uint32_t code_point);
 // "L", "Lu", "N", ...; empty when the name is unknown.
 CharSet CategorySet(std::string_view name);
 const CharSet& WhitespaceSet();  // White_Space
-const CharSet& WordSet();        // \w: letters, marks, decimal digits, connectors
+const CharSet& WordSet();        // \w: letters, marks, numbers, connectors
 
 }  // namespace sluice::text
