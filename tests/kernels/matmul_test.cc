@@ -1,7 +1,6 @@
 // Matrix products: every type and instruction set against a double-precision reference, and promise
 // 2: the bits of out[t][r] do not depend on how many tokens or rows are computed together.
-#include <gtest/gtest.h>
-
+#include "tests/kernels/isa_test.h"
 #include "tests/kernels/support.h"
 
 namespace sluice::testing {
@@ -33,10 +32,7 @@ uint32_t OddCols(WeightType type) {
   return block == 1 ? 301 : block == 32 ? 352 : 768;
 }
 
-class EveryIsa : public ::testing::TestWithParam<std::string> {
- protected:
-  const Ops& ops() const { return *GetOps(GetParam()); }
-};
+class EveryIsa : public IsaTest {};
 
 TEST_P(EveryIsa, MatchesDoubleReference) {
   for (const Case& c : AllCases()) {
@@ -56,10 +52,10 @@ TEST_P(EveryIsa, MatchesScalar) {
       std::vector<float> x = Gaussian(tokens * cols, 12);
       // Two tokens of extreme quants: all +127, and alternating signs.
       for (uint32_t i = 0; i < cols; ++i) x[i] = 3, x[cols + i] = i % 2 ? 5 : -5;
-      const auto a = MakeActivations(*GetOps("scalar"), FormatOf(c), x, tokens, cols);
+      const auto a = MakeActivations(scalar(), FormatOf(c), x, tokens, cols);
       const std::vector<float> bias = Gaussian(rows, 13);
       const auto got = Matmul(ops(), w, a.rows, bias.data());
-      const auto want = Matmul(*GetOps("scalar"), w, a.rows, bias.data());
+      const auto want = Matmul(scalar(), w, a.rows, bias.data());
       if (c.float_act) {
         EXPECT_LT(RelativeError(got, want), 1e-5) << NameOf(c);
       } else {
@@ -163,12 +159,7 @@ TEST_P(EveryIsa, BadActivationsReachTheOutput) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa, ::testing::ValuesIn([] {
-                           std::vector<std::string> names;
-                           for (const auto name : AvailableIsas()) names.emplace_back(name);
-                           return names;
-                         }()),
-                         [](const auto& param) { return param.param; });
+SLUICE_EVERY_ISA(EveryIsa);
 
 TEST(Ops, UnknownNamesAreRefused) {
   EXPECT_EQ(GetOps("sparc"), nullptr);
