@@ -1,0 +1,228 @@
+#include "tests/cli/process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace sluice::test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+[[noreturn]] void Exec(const std::vector<std::string>& args, const RunOptions& options) {
+  for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> argv = {const_cast<char*>(SLUICE_BINARY)};
+  for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
+  argv.push_back(nullptr);
+  execv(SLUICE_BINARY, argv.data());
+  _exit(127);
+}
+
+int ExitCode(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+struct Pipes {
+  int in[2], out[2], err[2];
+};
+
+void BecomeChild(const Pipes& pipes, const std::vector<std::string>& args,
+                 const RunOptions& options) {
+  dup2(pipes.in[0], 0);
+  dup2(pipes.out[1], 1);
+  dup2(pipes.err[1], 2);
+  if (!options.stdout_path.empty()) {
+    const int fd = open(options.stdout_path.c_str(), O_WRONLY);
+    if (fd >= 0) dup2(fd, 1);
+  }
+  for (int fd :
+       {pipes.in[0], pipes.in[1], pipes.out[0], pipes.out[1], pipes.err[0], pipes.err[1]}) {
+    close(fd);
+  }
+  signal(SIGPIPE, SIG_DFL);
+  Exec(args, options);
+}
+
+// Moves bytes until both outputs are closed or time is up.
+void Pump(const Pipes& pipes, int pid, const RunOptions& options, RunResult* result) {
+  const auto start = Clock::now();
+  auto first_output = Clock::time_point::max();
+  size_t written = 0;
+  int in = pipes.in[1], out = pipes.out[0], err = pipes.err[0];
+  bool interrupted = options.interrupt_after_ms < 0;
+  while (out >= 0 || err >= 0) {
+    if (in >= 0 && written == options.input.size()) {
+      close(in);
+      in = -1;
+    }
+    pollfd fds[3] = {{in, POLLOUT, 0}, {out, POLLIN, 0}, {err, POLLIN, 0}};
+    poll(fds, 3, 20);
+    if (in >= 0 && (fds[0].revents & (POLLOUT | POLLERR))) {
+      const ssize_t n = write(in, options.input.data() + written, options.input.size() - written);
+      written = n > 0 ? written + static_cast<size_t>(n) : options.input.size();
+    }
+    for (auto [fd, text, index] : {std::tuple{&out, &result->out, 1}, {&err, &result->err, 2}}) {
+      if (*fd < 0 || !(fds[index].revents & (POLLIN | POLLHUP))) continue;
+      char buffer[65536];
+      const ssize_t n = read(*fd, buffer, sizeof buffer);
+      if (n > 0) {
+        text->append(buffer, static_cast<size_t>(n));
+        if (first_output == Clock::time_point::max()) first_output = Clock::now();
+        continue;
+      }
+      close(*fd);
+      *fd = -1;
+    }
+    if (!interrupted && first_output != Clock::time_point::max() &&
+        Since(first_output) * 1000 >= options.interrupt_after_ms) {
+      kill(pid, SIGINT);
+      interrupted = true;
+    }
+    if (Since(start) > options.timeout_s) {
+      result->timed_out = true;
+      kill(pid, SIGKILL);
+      break;
+    }
+  }
+  for (int fd : {in, out, err}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+}  // namespace
+
+RunResult Run(const std::vector<std::string>& args, const RunOptions& options) {
+  signal(SIGPIPE, SIG_IGN);
+  RunResult result;
+  Pipes pipes;
+  if (pipe(pipes.in) != 0 || pipe(pipes.out) != 0 || pipe(pipes.err) != 0) return result;
+  const int pid = fork();
+  if (pid == 0) BecomeChild(pipes, args, options);
+  close(pipes.in[0]);
+  close(pipes.out[1]);
+  close(pipes.err[1]);
+  Pump(pipes, pid, options, &result);
+  int status = 0;
+  rusage usage{};
+  wait4(pid, &status, 0, &usage);
+  result.code = result.timed_out ? -1 : ExitCode(status);
+  result.peak_rss_bytes = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  return result;
+}
+
+Terminal::Terminal(const std::vector<std::string>& args) {
+  winsize size{};
+  size.ws_row = 50;
+  size.ws_col = 200;
+  pid_ = forkpty(&fd_, nullptr, nullptr, &size);
+  if (pid_ == 0) {
+    RunOptions options;
+    options.environment = {{"TERM", "dumb"}, {"NO_COLOR", "1"}, {"LC_ALL", "C.UTF-8"}};
+    Exec(args, options);
+  }
+}
+
+Terminal::~Terminal() {
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  if (fd_ >= 0) close(fd_);
+}
+
+bool Terminal::ReadSome(double timeout_s) {
+  pollfd fd = {fd_, POLLIN, 0};
+  if (poll(&fd, 1, static_cast<int>(timeout_s * 1000)) <= 0) return false;
+  char buffer[4096];
+  const ssize_t n = read(fd_, buffer, sizeof buffer);
+  if (n <= 0) return false;
+  screen_.append(buffer, static_cast<size_t>(n));
+  return true;
+}
+
+bool Terminal::WaitFor(const std::string& text, double timeout_s) {
+  const auto start = Clock::now();
+  while (true) {
+    const size_t at = screen_.find(text, seen_);
+    if (at != std::string::npos) {
+      seen_ = at + text.size();
+      return true;
+    }
+    if (Since(start) > timeout_s) return false;
+    ReadSome(0.1);
+  }
+}
+
+void Terminal::Type(const std::string& text) {
+  if (write(fd_, text.data(), text.size()) < 0) screen_ += "[cannot type]";
+}
+
+int Terminal::WaitExit(double timeout_s) {
+  const auto start = Clock::now();
+  int status = 0;
+  while (Since(start) < timeout_s) {
+    ReadSome(0.02);
+    if (waitpid(pid_, &status, WNOHANG) == pid_) {
+      pid_ = -1;
+      while (ReadSome(0)) {
+      }
+      return ExitCode(status);
+    }
+  }
+  return -1;
+}
+
+TempDir::TempDir() {
+  std::string pattern = std::filesystem::temp_directory_path() / "sluice-cli-XXXXXX";
+  path_ = mkdtemp(pattern.data());
+}
+TempDir::~TempDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void WriteFile(const std::string& path, const std::string& data) {
+  std::ofstream(path, std::ios::binary) << data;
+}
+
+bool Exists(const std::string& path) { return std::filesystem::exists(path); }
+
+std::string Shared(const std::string& name) {
+  const char* folder = std::getenv("SLUICE_SHARED");
+  const std::string path =
+      (folder && *folder ? std::string(folder) : std::string(SLUICE_SOURCE_DIR "/../shared")) +
+      "/" + name;
+  return Exists(path) ? path : "";
+}
+
+std::string DefaultModel() {
+  const char* folder = std::getenv("SLUICE_MODELS");
+  const char* home = std::getenv("HOME");
+  const std::string path =
+      (folder && *folder ? std::string(folder) : std::string(home ? home : "") + "/.cache/sluice") +
+      "/SmolLM2-135M-Instruct.Q4_1.gguf";
+  return Exists(path) ? path : "";
+}
+
+}  // namespace sluice::test
