@@ -38,7 +38,8 @@ class ChatTemplate {
     PieceKind kind;
     std::string text;
   };
-  Result<std::vector<OwnedPiece>> RenderPieces(const RenderRequest& request) const;
+  Result<std::vector<OwnedPiece>> RenderPieces(const RenderRequest& request,
+                                               const std::vector<std::string>& special_token_texts) const;
 
  private:
   ChatTemplate() = default;
