@@ -147,6 +147,27 @@ void SharedExpert(Forward& f, const LayerWeights& w, float* out) {
 
 bool IsMoeLayer(const ModelConfig& config, uint32_t layer) { return config.IsMoeLayer(layer); }
 
+// Keeps the layer's input for the experts, in every format their weights ask for.
+static void KeepInput(Forward& f) {
+  MoeRows& rows = *f.moe();
+  const uint64_t first = f.t.first_row;
+  const uint32_t hidden = f.c.hidden;
+  if (rows.in != nullptr) {
+    std::copy(f.a.h, f.a.h + uint64_t{f.t.rows} * hidden, rows.in + first * hidden);
+  }
+  for (ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
+    const ActBuffer::Part& part = rows.in_act.part(format);
+    if (part.q == nullptr) continue;
+    f.exec().For(f.t.rows, 4, [&](uint32_t begin, uint32_t end) {
+      for (uint64_t i = begin; i < end; ++i) {
+        f.exec().ops().quantize(format, f.a.h + i * hidden, hidden, part.q + (first + i) * hidden,
+                                part.scale + (first + i) * ActScales(format, hidden),
+                                part.sums + (first + i) * ActSums(format, hidden));
+      }
+    });
+  }
+}
+
 void Route(Forward& f, const LayerWeights& w) {
   const MoeConfig& m = f.c.moe;
   MoeRows& rows = *f.moe();
@@ -165,9 +186,7 @@ void Route(Forward& f, const LayerWeights& w) {
                rows.weight + (first + i) * m.used);
     }
   });
-  if (rows.in != nullptr) {
-    std::copy(f.a.h, f.a.h + uint64_t{f.t.rows} * f.c.hidden, rows.in + first * f.c.hidden);
-  }
+  KeepInput(f);
   SharedExpert(f, w, rows.out + first * f.c.hidden);
 }
 

@@ -20,6 +20,8 @@ namespace {
 constexpr uint32_t kContextDefault = 4096;
 // Reads of the ring are submitted in full, demand reads slip between; see docs/io.md for the depth.
 constexpr int kReadDepth = 8;
+// Layers of look-ahead unless asked otherwise (bench/results: what it wins in wall time).
+constexpr int kLookaheadDefault = 1;
 
 bool FloatWeights(const ModelMap& map) {
   return ActFormatOf(map.head.type) == ActFormat::kF32 && !map.layers.empty() &&
@@ -201,10 +203,14 @@ Status EngineCore::Load() {
   SLUICE_ASSIGN(stream_,
                 WeightStream::Make({&map_, &plan_, ledger_.get(), files, options_.progress}));
   SLUICE_TRY(MakePools());
+  SLUICE_TRY(MakeExperts());
   ReadQueueOptions queue;
   queue.backend = BackendOf(options_.io);
   queue.depth = kReadDepth;
   queue.registered = stream_->Memory();
+  if (experts_ != nullptr) {
+    for (const MutableByteSpan& span : experts_->Memory()) queue.registered.push_back(span);
+  }
   SLUICE_ASSIGN(queue_, MakeReadQueue(files, queue));
   SLUICE_TRY(stream_->Load(queue_.get()));
   StepLoop::Context context;
@@ -215,12 +221,44 @@ Status EngineCore::Load() {
   context.pool = pool_.get();
   context.queue = queue_.get();
   context.stream = stream_.get();
+  context.experts = experts_.get();
   context.float_act = options_.act == ActType::kF32;
   SLUICE_ASSIGN(loop_, StepLoop::Make(context));
+  if (experts_ != nullptr) SLUICE_TRY(experts_->Attach(queue_.get(), &loop_->exec()));
   if (options_.mlock) LockPinned();
   ledger_->Freeze();
   counters_.load_s = NowSeconds() - opened_s_;
   return {};
+}
+
+Status EngineCore::MakeExperts() {
+  if (plan_.table.experts_total == 0) return {};
+  if (!options_.route_trace_path.empty()) {
+    SLUICE_ASSIGN(trace_, RouteTrace::Open(options_.route_trace_path, map_.config.layers,
+                                           map_.config.moe.used, plan_.experts.slot_bytes));
+  }
+  ExpertStore::Context context;
+  context.map = &map_;
+  context.plan = &plan_;
+  context.ledger = ledger_.get();
+  context.stream = stream_.get();
+  context.policy = options_.policy;
+  context.lookahead = options_.lookahead < 0 ? kLookaheadDefault : options_.lookahead;
+  context.lookahead_noise = options_.lookahead_noise;
+  context.alignment = plan_.alignment;
+  context.trace = trace_.get();
+  SLUICE_ASSIGN(experts_, ExpertStore::Make(std::move(context)));
+  return {};
+}
+
+void EngineCore::AddExpertStats(Stats* s) const {
+  if (experts_ == nullptr) return;
+  const ExpertCounters& e = experts_->counters();
+  if (e.lookups > 0) s->hit_rate = static_cast<double>(e.hits) / static_cast<double>(e.lookups);
+  if (e.guesses > 0)
+    s->lookahead_accuracy = static_cast<double>(e.guessed_right) / static_cast<double>(e.guesses);
+  s->lookahead_useful_bytes = e.ahead_useful_bytes;
+  s->lookahead_wasted_bytes = e.ahead_wasted_bytes;
 }
 
 Status EngineCore::MakePools() {
@@ -263,7 +301,10 @@ void EngineCore::Return(std::unique_ptr<Sequence> sequence) {
   sequence.reset();
 }
 
-uint64_t EngineCore::StallNs() const { return stream_->stall_ns() + loop_->embed_stall_ns(); }
+uint64_t EngineCore::StallNs() const {
+  return stream_->stall_ns() + loop_->embed_stall_ns() +
+         (experts_ != nullptr ? experts_->stall_ns() : 0);
+}
 
 Status EngineCore::Step(const StepLoop::Request& request) {
   std::lock_guard lock(mutex_);
@@ -273,6 +314,7 @@ Status EngineCore::Step(const StepLoop::Request& request) {
   StepLoop::Request r = request;
   r.progress = &options_.progress;
   SLUICE_TRY(loop_->Run(r));
+  if (trace_ != nullptr) trace_->Flush(decode ? 1 : 0);
   const double seconds = NowSeconds() - start;
   if (decode) {
     counters_.decode_s += seconds;
@@ -294,6 +336,7 @@ void EngineCore::ResetStats() {
   counters_ = {};
   counters_.load_s = load_s;
   loop_->ResetHash();
+  if (experts_ != nullptr) experts_->ResetCounters();
 }
 
 Stats EngineCore::stats() const {
@@ -318,6 +361,7 @@ Stats EngineCore::stats() const {
     s.stall_ms_per_token = static_cast<double>(c.decode_stall_ns) * 1e-6 / n;
     s.compute_ms_per_token = c.decode_s * 1e3 / n - s.stall_ms_per_token;
   }
+  AddExpertStats(&s);
   s.peak_rss_bytes = ReadProcessMemory().peak_rss_bytes;
   s.budget_bytes = plan_.table.budget_bytes;
   if (plan_.table.memory_bytes_per_s > 0) {

@@ -13,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "io/read_queue.h"
 #include "memory/arena.h"
+#include "runtime/expert_store.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model_source.h"
 #include "runtime/sequence.h"
@@ -59,6 +60,8 @@ class EngineCore {
   Status Load();
   Status OpenFiles();
   Status MakePools();
+  Status MakeExperts();
+  void AddExpertStats(Stats* stats) const;
   void LockPinned();
   uint64_t StallNs() const;
 
@@ -72,6 +75,8 @@ class EngineCore {
   std::unique_ptr<ThreadPool> pool_;
   const Ops* ops_ = nullptr;
   std::unique_ptr<WeightStream> stream_;
+  std::unique_ptr<RouteTrace> trace_;
+  std::unique_ptr<ExpertStore> experts_;
   Arena pages_arena_, state_arena_;
   SequencePool sequences_;
   std::unique_ptr<ReadQueue> queue_;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/limits.h"
+#include "memory/cache_policy.h"
 #include "model/experts.h"
 
 namespace sluice {
@@ -38,6 +39,9 @@ uint64_t VectorBytes(const ModelMap& map) {
   uint64_t floats = map.output_norm.n;
   for (const LayerMap& layer : map.layers) {
     for (const auto& v : layer.vector) floats += v ? AlignUp(v->n, 16) : 0;
+    // Fused gate and up biases are split into two arrays beside the original.
+    const auto& fused = layer.Get(VectorRole::kExpertGateUpBias);
+    floats += fused ? AlignUp(fused->n, 16) : 0;
   }
   return floats * 4 + 64 * kKiB;
 }
@@ -96,6 +100,7 @@ void Planner::Prepare() {
   base_.state = MakeStateLayout(c_);
   base_.widths = WidthsOf(c_);
   base_.context = in_.context;
+  base_.alignment = in_.alignment;
   const auto add_format = [&](WeightType type) {
     base_.act_formats |=
         1u << static_cast<uint32_t>(in_.float_act ? ActFormat::kF32 : ActFormatOf(type));
@@ -109,7 +114,9 @@ void Planner::Prepare() {
     dense_unit_max_ = std::max(dense_unit_max_, unit.bytes);
     active_bytes_ += unit.payload_bytes;
     if (layer.experts) {
-      for (const ExpertPart& part : layer.experts->part) add_format(part.first.type);
+      for (const ExpertPart& part : layer.experts->part) {
+        if (part.first.extent.bytes > 0) add_format(part.first.type);
+      }
     }
   }
   add_format(map_.head.type);
@@ -131,21 +138,21 @@ void Planner::PrepareExperts() {
     if (!layer.experts) continue;
     experts_total_ += c_.moe.experts;
     experts_per_token_ += c_.moe.used;
+    uint64_t staging = 0;
+    const bool staged = layer.experts->layout == ExpertLayout::kTransposed ||
+                        layer.experts->layout == ExpertLayout::kHfMxfp4;
     for (size_t p = 0; p < 3; ++p) {
-      const MatrixSpec& m = layer.experts->part[p].first;
-      active_bytes_ += m.extent.bytes * c_.moe.used;
-      const uint64_t region =
-          m.extent.bytes == 0 ? 0 : AlignUp(m.extent.bytes, in_.alignment) + in_.alignment;
-      e.part_bytes[p] = std::max(e.part_bytes[p], region);
-      if (layer.experts->layout != ExpertLayout::kPlain &&
-          layer.experts->layout != ExpertLayout::kInterleaved) {
-        const MatrixSpec& scale = layer.experts->scales[p].first;
-        e.staging_bytes += 0;
-        e.staging_bytes = std::max(
-            e.staging_bytes, region + AlignUp(scale.extent.bytes, in_.alignment) + in_.alignment);
-        e.part_bytes[p] = std::max(e.part_bytes[p], AlignUp(m.extent.bytes * 2, in_.alignment));
-      }
+      const uint64_t bytes = layer.experts->part[p].first.extent.bytes;
+      if (bytes == 0) continue;
+      active_bytes_ += bytes * c_.moe.used;
+      const uint64_t region = AlignUp(bytes, in_.alignment) + in_.alignment;
+      // A converted expert grows by its scales, a sixteenth at most.
+      const uint64_t kept = staged ? AlignUp(bytes + bytes / 8, in_.alignment) : region;
+      e.part_bytes[p] = std::max(e.part_bytes[p], kept);
+      const uint64_t scales = layer.experts->scales[p].first.extent.bytes;
+      staging += staged ? region + AlignUp(scales, in_.alignment) + in_.alignment : 0;
     }
+    e.staging_bytes = std::max(e.staging_bytes, staging);
   }
   for (uint64_t part : e.part_bytes) e.slot_bytes += part;
 }
@@ -177,7 +184,9 @@ uint64_t Planner::SizedBytes(const Sizes& s) const {
     bytes += uint64_t{s.chunk} * (2 * c_.hidden * 4 + c_.moe.used * 6ull + 8) + 4 * kKiB;
     bytes +=
         ActBuffer::Bytes(s.chunk, c_.hidden, base_.act_formats) + e.scratch_bytes + e.keep_bytes;
-    bytes += uint64_t{s.chunk} * c_.moe.used * 8 + c_.moe.experts * 32ull + experts_total_ * 64;
+    bytes += uint64_t{s.chunk} * c_.moe.used * 8 + c_.moe.experts * 64ull;
+    const CacheShape shape{c_.layers, c_.moe.experts, static_cast<uint32_t>(experts_total_)};
+    bytes += CacheBookkeepingBytes(shape) + 256 * kKiB;
   }
   return bytes;
 }

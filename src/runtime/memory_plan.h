@@ -50,6 +50,7 @@ struct ExpertPlan {
 
 struct MemoryPlan {
   Plan table;
+  uint64_t alignment = 4096;  // of reads
   KvLayout kv;
   StateLayout state;
   Widths widths;

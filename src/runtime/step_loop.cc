@@ -164,6 +164,7 @@ Status StepLoop::RunChunk(const Request& r, std::span<const TokenId> ids, uint32
   SLUICE_TRY(Embed(ids));
   PrepareRows(r.sequence, first_pos, rows);
   SLUICE_TRY(Layers(rows, r.cancel));
+  if (c_.experts != nullptr) c_.experts->EndStep();
   if (!last && !every) return {};
   return Logits(r, rows, every ? first_pos - before : 0, last);
 }
@@ -183,8 +184,7 @@ Status StepLoop::Layers(uint32_t rows, const std::atomic<bool>* cancel) {
     }
     if (IsMoeLayer(c, layer)) {
       if (c_.experts == nullptr) return Status(Code::kFailed, "no expert store");
-      c_.experts->LookAhead(layer, rows, x_);
-      const Status status = c_.experts->Run(layer, rows, moe_);
+      const Status status = c_.experts->Run(layer, rows, x_, moe_);
       if (!status.ok()) {
         c_.stream->Release(layer);
         return status;

@@ -31,10 +31,10 @@ class ExpertRunner {
   virtual ~ExpertRunner() = default;
   // A step of `rows` tokens begins (for decayed frequencies).
   virtual void BeginStep(uint32_t rows) = 0;
-  // Adds the routed experts of `layer` to moe.out for chunk rows [0, rows).
-  virtual Status Run(uint32_t layer, uint32_t rows, const MoeRows& moe) = 0;
-  // The residual stream as it stands before the experts of `layer` run: what look-ahead routes on.
-  virtual void LookAhead(uint32_t layer, uint32_t rows, const float* x) = 0;
+  // Adds the routed experts of `layer` to moe.out for chunk rows [0, rows). x [rows][hidden] is the
+  // residual stream as it stands before them: what look-ahead routes on.
+  virtual Status Run(uint32_t layer, uint32_t rows, const float* x, const MoeRows& moe) = 0;
+  virtual void EndStep() = 0;
   virtual uint64_t stall_ns() const = 0;
 };
 
