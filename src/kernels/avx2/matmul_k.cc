@@ -20,48 +20,58 @@ inline __m256 Accumulate(__m256 acc, float dx, __m256 d, __m256i isum, __m256 m,
 
 inline __m256 Negated(__m256 v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f)); }
 
-// One row's block times the activations: eight partial sums.
-template <class T>
-inline __m256i BlockDot(const uint8_t* block, const int8_t* x, __m256i scales) {
-  __m256i acc = _mm256_setzero_si256();
+// Tokens whose dot products share one reading of a block in registers; more go through a panel.
+constexpr uint32_t kFewTokens = 4;
+
+// One row's block times the activations of kTokens tokens: eight partial sums each.
+template <class T, int kTokens>
+inline void BlockDot(const uint8_t* block, const int8_t* x, uint64_t x_stride, __m256i scales,
+                     __m256i* acc) {
+  for (int t = 0; t < kTokens; ++t) acc[t] = _mm256_setzero_si256();
 #pragma GCC unroll 8
   for (int g = 0; g < 8; ++g) {
-    const __m256i pairs = PairProducts<T::kSigned>(T::Quants(block, g), Load256(x + 32 * g));
+    const __m256i w = T::Quants(block, g);
     const __m256i s = _mm256_shuffle_epi8(
         scales, _mm256_set1_epi16(static_cast<int16_t>((2 * g + 1) << 8 | 2 * g)));
-    acc = _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, s));
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256i pairs = PairProducts<T::kSigned>(w, Load256(x + t * x_stride + 32 * g));
+      acc[t] = _mm256_add_epi32(acc[t], _mm256_madd_epi16(pairs, s));
+    }
   }
-  return acc;
 }
 
-// One token: blocks are taken apart in registers.
-template <class T>
-__m256 OneToken(const MatmulArgs& args, const RowTile& rows) {
-  const int8_t* x = args.x.q;
-  const int16_t* sums = args.x.sums;
-  __m256 total = _mm256_setzero_ps();
-  for (uint32_t b = 0; b < args.x.cols / 256; ++b, x += 256, sums += 16) {
+// A few tokens: blocks are taken apart in registers.
+template <class T, int kTokens>
+void FewTokens(const MatmulArgs& args, const RowTile& rows) {
+  const ActRows& a = args.x;
+  __m256 total[kTokens];
+  for (int t = 0; t < kTokens; ++t) total[t] = _mm256_setzero_ps();
+  for (uint32_t b = 0; b < a.cols / 256; ++b) {
     const uint64_t at = uint64_t{b} * T::kBytes;
-    const __m256i sums16 = Load256(sums);
-    __m256i dots[kTileRows], mins[kTileRows];
+    __m256i dots[kTokens][kTileRows], mins[kTokens][kTileRows];
     for (uint32_t r = 0; r < kTileRows; ++r) {
       const uint8_t* block = rows.base + r * rows.stride + at;
       const Head head = T::ReadHead(block);
-      const __m256i dot = BlockDot<T>(block, x, head.s);
-      const __m256i weighted = _mm256_madd_epi16(head.n, sums16);
-      dots[r] = T::kShift ? _mm256_sub_epi32(dot, weighted) : dot;
-      if (T::kMin) mins[r] = weighted;
+      __m256i dot[kTokens];
+      BlockDot<T, kTokens>(block, a.q + uint64_t{b} * 256, a.q_stride, head.s, dot);
+      for (int t = 0; t < kTokens; ++t) {
+        const int16_t* sums = a.sums + t * a.sums_stride + uint64_t{b} * 16;
+        const __m256i weighted = _mm256_madd_epi16(head.n, Load256(sums));
+        dots[t][r] = T::kShift ? _mm256_sub_epi32(dot[t], weighted) : dot[t];
+        if (T::kMin) mins[t][r] = weighted;
+      }
     }
     const __m256 d = Halves8(rows.base + at + T::kScaleAt, rows.stride);
     __m256 m = _mm256_setzero_ps();
-    __m256i imin = _mm256_setzero_si256();
-    if constexpr (T::kMin) {
-      m = Negated(Halves8(rows.base + at + T::kMinAt, rows.stride));
-      imin = SumLanes32(mins);
+    if constexpr (T::kMin) m = Negated(Halves8(rows.base + at + T::kMinAt, rows.stride));
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256i imin = T::kMin ? SumLanes32(mins[t]) : _mm256_setzero_si256();
+      total[t] =
+          Accumulate<T>(total[t], a.scale[t * a.scale_stride + b], d, SumLanes32(dots[t]), m, imin);
     }
-    total = Accumulate<T>(total, args.x.scale[b], d, SumLanes32(dots), m, imin);
   }
-  return total;
+  for (int t = 0; t < kTokens; ++t) StoreTile(args, uint64_t(t), rows, total[t]);
 }
 
 // Eight rows of one block, turned so that each 32-bit lane belongs to one row: four quants, a scale
@@ -134,11 +144,13 @@ inline void PanelDot(const Panel& panel, const Tokens& x, __m256* acc) {
           const __m256i xs = _mm256_set1_epi32(LoadI32(x.q + t * x.q_stride + 4 * step));
           const __m256i p = PairProducts<T::kSigned>(w[step], xs);
           pairs[t] = i == part ? p : _mm256_add_epi16(pairs[t], p);
+          KeepChain(pairs[t]);
         }
       }
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
         isum[t] = _mm256_add_epi32(isum[t], _mm256_madd_epi16(pairs[t], s));
+        KeepChain(isum[t]);
       }
     }
   }
@@ -187,11 +199,12 @@ void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const Ro
 template <class T>
 void Rows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   const RowTiles tiles = TilesOf(row_begin, row_end);
-  if (args.x.rows == 1) {
-    for (uint32_t i = 0; i < tiles.count; ++i) {
-      const RowTile rows = TileAt(args, tiles, i);
-      StoreTile(args, 0, rows, OneToken<T>(args, rows));
-    }
+  if (args.x.rows <= kFewTokens) {
+    constexpr void (*kFew[])(const MatmulArgs&, const RowTile&) = {
+        FewTokens<T, 1>, FewTokens<T, 2>, FewTokens<T, 3>, FewTokens<T, 4>};
+    static_assert(sizeof(kFew) / sizeof(kFew[0]) == kFewTokens);
+    if (args.x.rows == 0) return;
+    for (uint32_t i = 0; i < tiles.count; ++i) kFew[args.x.rows - 1](args, TileAt(args, tiles, i));
     return;
   }
   for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {

@@ -32,26 +32,39 @@ inline __m256 MinsOf(const uint8_t* block, uint64_t stride) {
   }
 }
 
-// One token: blocks are taken apart in registers.
-template <class T>
-__m256 OneToken(const MatmulArgs& args, const RowTile& rows) {
-  const int8_t* x = args.x.q;
-  __m256 total = _mm256_setzero_ps();
-  for (uint32_t b = 0; b < args.x.cols / 32; ++b, x += 32) {
-    const uint64_t at = uint64_t{b} * T::kBytes;
-    const __m256i xs = Load256(x);
-    __m256i dots[kTileRows];
+// Tokens whose dot products share one reading of a block in registers; more go through a panel.
+constexpr uint32_t kFewTokens = 4;
+
+// A few tokens: blocks are taken apart in registers.
+template <class T, int kTokens>
+void FewTokens(const MatmulArgs& args, const RowTile& rows) {
+  const ActRows& a = args.x;
+  __m256 total[kTokens];
+  for (int t = 0; t < kTokens; ++t) total[t] = _mm256_setzero_ps();
+  for (uint32_t b = 0; b < a.cols / 32; ++b) {
+    const uint8_t* block = rows.base + uint64_t{b} * T::kBytes;
+    const int8_t* x = a.q + uint64_t{b} * 32;
+    __m256i dots[kTokens][kTileRows];
 #pragma GCC unroll 8
     for (uint32_t r = 0; r < kTileRows; ++r) {
-      dots[r] = PairProducts<T::kSigned>(T::Quants(rows.base + r * rows.stride + at), xs);
-      if constexpr (T::kAcc < 8) dots[r] = _mm256_madd_epi16(dots[r], _mm256_set1_epi16(1));
+      const __m256i w = T::Quants(block + r * rows.stride);
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+        dots[t][r] = PairProducts<T::kSigned>(w, Load256(x + t * a.q_stride));
+        if constexpr (T::kAcc < 8) {
+          dots[t][r] = _mm256_madd_epi16(dots[t][r], _mm256_set1_epi16(1));
+        }
+      }
     }
-    const __m256i isum = T::kAcc == 8 ? SumLanes16(dots) : SumLanes32(dots);
-    total =
-        Accumulate<T>(total, args.x.scale[b], args.x.sums[b], T::Scale(rows.base + at, rows.stride),
-                      isum, MinsOf<T>(rows.base + at, rows.stride));
+    const __m256 d = T::Scale(block, rows.stride), m = MinsOf<T>(block, rows.stride);
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256i isum = T::kAcc == 8 ? SumLanes16(dots[t]) : SumLanes32(dots[t]);
+      total[t] = Accumulate<T>(total[t], a.scale[t * a.scale_stride + b],
+                               a.sums[t * a.sums_stride + b], d, isum, m);
+    }
   }
-  return total;
+  for (int t = 0; t < kTokens; ++t) StoreTile(args, uint64_t(t), rows, total[t]);
 }
 
 // Eight rows of up to eight blocks, turned so that each 32-bit lane belongs to one row.
@@ -94,6 +107,7 @@ inline void PanelDot(const Panel& panel, uint32_t blocks, const Tokens& x, __m25
           const __m256i xs = _mm256_set1_epi32(LoadI32(x.q + t * x.q_stride + 32 * b + 4 * i));
           const __m256i p = PairProducts<T::kSigned>(panel.quants[b][i], xs);
           pairs[t] = i == part ? p : _mm256_add_epi16(pairs[t], p);
+          KeepChain(pairs[t]);
         }
       }
 #pragma GCC unroll 4
@@ -144,11 +158,12 @@ void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const Ro
 template <class T>
 void Rows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   const RowTiles tiles = TilesOf(row_begin, row_end);
-  if (args.x.rows == 1) {
-    for (uint32_t i = 0; i < tiles.count; ++i) {
-      const RowTile rows = TileAt(args, tiles, i);
-      StoreTile(args, 0, rows, OneToken<T>(args, rows));
-    }
+  if (args.x.rows <= kFewTokens) {
+    constexpr void (*kFew[])(const MatmulArgs&, const RowTile&) = {
+        FewTokens<T, 1>, FewTokens<T, 2>, FewTokens<T, 3>, FewTokens<T, 4>};
+    static_assert(sizeof(kFew) / sizeof(kFew[0]) == kFewTokens);
+    if (args.x.rows == 0) return;
+    for (uint32_t i = 0; i < tiles.count; ++i) kFew[args.x.rows - 1](args, TileAt(args, tiles, i));
     return;
   }
   for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {

@@ -93,6 +93,10 @@ inline __m256i SpreadNibbles(const uint8_t* p) {
   return _mm256_and_si256(Join(v, _mm_srli_epi16(v, 4)), _mm256_set1_epi8(15));
 }
 
+// Keeps a running sum in its register: without it the compiler turns the chain of a register tile
+// into a tree, has too few registers for that and spills every product.
+inline void KeepChain(__m256i& v) { asm("" : "+x"(v)); }
+
 // Bits as float, whatever rounding or flushing mode: a move.
 inline float FloatOfBits(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 
