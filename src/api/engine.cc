@@ -1,5 +1,6 @@
 #include "api/engine_impl.h"
 #include "base/clock.h"
+#include "base/cpu.h"
 
 namespace sluice {
 namespace {
@@ -19,6 +20,7 @@ struct Opened {
 Result<Opened> OpenParts(const std::string& model_path, const EngineOptions& options) {
   Opened o;
   o.core.opened_s = NowSeconds();
+  o.core.peak_before_bytes = ReadProcessMemory().peak_rss_bytes;
   o.core.options = options;
   SLUICE_ASSIGN(o.core.source, OpenModelSource(model_path, /*need_weights=*/true));
   o.defaults = GenerationDefaults(o.core.source);

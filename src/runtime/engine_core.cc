@@ -158,7 +158,8 @@ Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
   plan.expert_slots_max = options.expert_slots;
   SLUICE_TRY(core->MeasureMachine(*input, &plan));
   SLUICE_ASSIGN(core->plan_, MakeMemoryPlan(plan));
-  if (process.peak_rss_bytes > plan.budget_bytes) {
+  if (process.peak_rss_bytes > input->peak_before_bytes &&
+      process.peak_rss_bytes > plan.budget_bytes) {
     return Status(Code::kBudget,
                   fmt::format("opening the model already took {}, more than the budget of {}",
                               FormatBytes(process.peak_rss_bytes), FormatBytes(plan.budget_bytes)),

@@ -34,7 +34,8 @@ struct CoreInput {
   ModelSource source;
   EngineOptions options;
   uint64_t tokenizer_bytes = 0;
-  double opened_s = 0;  // when opening began, for load and first-token times
+  double opened_s = 0;             // when opening began, for load and first-token times
+  uint64_t peak_before_bytes = 0;  // VmHWM then: an earlier engine's peak is not this one's
 };
 
 class EngineCore {

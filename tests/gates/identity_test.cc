@@ -1,0 +1,159 @@
+// Promise 2: the budget never changes the answer. Logits are compared bit for bit.
+#include <cstdlib>
+#include <fstream>
+
+#include "sluice/engine.h"
+#include "sluice/session.h"
+#include "tests/golden/golden_data.h"
+
+namespace sluice {
+namespace {
+
+struct Outcome {
+  std::string hash;
+  Plan plan;
+  Stats stats;
+};
+
+std::vector<TokenId> Prompt(uint32_t n, uint32_t vocab) {
+  std::vector<TokenId> ids(n);
+  for (uint32_t i = 0; i < n; ++i) ids[i] = static_cast<TokenId>((i * 7919u + 13u) % vocab);
+  return ids;
+}
+
+// Every row of a prompt and a few decoded tokens, as one hash.
+Outcome RunModel(const std::string& path, const EngineOptions& options, uint32_t prompt,
+                 uint32_t decode) {
+  Outcome out;
+  Result<std::unique_ptr<Engine>> engine = Engine::Open(path, options);
+  EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+  if (!engine.ok()) return out;
+  Result<std::unique_ptr<Session>> session = Session::Create(engine->get());
+  const std::vector<TokenId> ids = Prompt(prompt, (*engine)->vocab_size());
+  Status status = (*session)->Append(ids, [](uint32_t, std::span<const float>) {});
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  for (uint32_t i = 0; i < decode; ++i) {
+    const std::span<const float> logits = (*session)->logits();
+    const auto best =
+        static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    status = (*session)->Append(std::span<const TokenId>(&best, 1));
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  out.plan = (*engine)->plan();
+  out.stats = (*engine)->stats();
+  out.hash = out.stats.logits_hash;
+  return out;
+}
+
+EngineOptions Base() {
+  EngineOptions options;
+  options.need_text = false;
+  options.threads = 2;
+  options.context = 512;
+  return options;
+}
+
+std::string DefaultModel() {
+  const char* models = std::getenv("SLUICE_MODELS");
+  const char* home = std::getenv("HOME");
+  const std::string dir =
+      models != nullptr ? models : std::string(home == nullptr ? "" : home) + "/.cache/sluice";
+  return dir + "/SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+// The default model: resident, half, and the floor; threads; backends; chunks.
+TEST(DenseIdentity, BudgetsThreadsBackendsAndChunks) {
+  const std::string model = DefaultModel();
+  if (!std::filesystem::exists(model))
+    GTEST_SKIP() << "SKIP: no default model at " << model << "; run tools/setup";
+  EngineOptions options = Base();
+  const Outcome resident = RunModel(model, options, 20, 3);
+  ASSERT_EQ(resident.plan.layers_streamed, 0u);
+  const uint64_t floor = resident.plan.floor_bytes;
+
+  options.budget_bytes = floor + (48 << 20);
+  const Outcome half = RunModel(model, options, 20, 3);
+  EXPECT_GT(half.plan.layers_streamed, 0u);
+  EXPECT_EQ(half.hash, resident.hash);
+
+  options.budget_bytes = floor + (1 << 20);
+  const Outcome least = RunModel(model, options, 20, 3);
+  EXPECT_FALSE(least.plan.head_pinned);
+  EXPECT_EQ(least.hash, resident.hash);
+
+  options.budget_bytes = floor + (48 << 20);
+  for (const auto& [io, name] :
+       {std::pair(IoMode::kUring, "uring"), std::pair(IoMode::kPread, "pread"),
+        std::pair(IoMode::kBuffered, "buffered")}) {
+    for (int threads : {1, 2, 3}) {
+      options.io = io;
+      options.threads = threads;
+      options.chunk = static_cast<uint32_t>(threads * threads * 3);
+      EXPECT_EQ(RunModel(model, options, 20, 3).hash, resident.hash)
+          << name << ", " << threads << " threads";
+    }
+  }
+}
+
+TEST(DenseIdentity, BelowTheFloorIsRefusedWithTheShortfall) {
+  const std::string model = DefaultModel();
+  if (!std::filesystem::exists(model))
+    GTEST_SKIP() << "SKIP: no default model at " << model << "; run tools/setup";
+  EngineOptions options = Base();
+  options.budget_bytes = 20 << 20;
+  const Result<std::unique_ptr<Engine>> engine = Engine::Open(model, options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.status().code(), Code::kBudget);
+  EXPECT_NE(engine.status().what().find("short"), std::string::npos) << engine.status().ToString();
+  EXPECT_NE(engine.status().hint().find("--budget"), std::string::npos)
+      << engine.status().ToString();
+}
+
+class ExpertIdentity : public testing::TestWithParam<const char*> {
+ protected:
+  std::string Path() const {
+    return (golden::SharedDir() / "golden" / GetParam() / "model.gguf").string();
+  }
+};
+
+// A tiny mixture and a tiny hybrid: every cache size from none to all, policies, look-ahead,
+// threads, backends, chunks.
+TEST_P(ExpertIdentity, CacheSizesPoliciesLookaheadAndChunks) {
+  if (!std::filesystem::exists(Path())) GTEST_SKIP() << "SKIP: no golden data at " << Path();
+  EngineOptions options = Base();
+  const Outcome resident = RunModel(Path(), options, 70, 12);
+  ASSERT_EQ(resident.plan.expert_slots, resident.plan.experts_total);
+  for (uint32_t slots = 0; slots <= resident.plan.experts_total; ++slots) {
+    options = Base();
+    options.expert_slots = slots;
+    options.lookahead = static_cast<int>(slots % 3);
+    options.threads = 1 + static_cast<int>(slots % 2);
+    options.lookahead_noise = slots % 5 == 4 ? 0.5 : 0;
+    const char* policies[] = {"lru", "lfu-decay", "dual-decay"};
+    options.policy = policies[slots % 3];
+    EXPECT_EQ(RunModel(Path(), options, 70, 12).hash, resident.hash) << slots << " slots";
+  }
+  const uint32_t few = resident.plan.experts_total / 3;
+  for (uint32_t chunk : {1u, 7u, 64u, 70u}) {
+    for (IoMode io : {IoMode::kUring, IoMode::kPread, IoMode::kBuffered}) {
+      options = Base();
+      options.expert_slots = few;
+      options.chunk = chunk;
+      options.io = io;
+      EXPECT_EQ(RunModel(Path(), options, 70, 12).hash, resident.hash) << "chunk " << chunk;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, ExpertIdentity,
+                         testing::Values("qwen3_moe", "qwen3_5_moe", "gpt_oss_l7",
+                                         "gguf_quant/qwen3_moe_q4km",
+                                         "gguf_quant/qwen3_5_moe_q4km"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::replace(name.begin(), name.end(), '/', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace sluice
