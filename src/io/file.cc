@@ -115,7 +115,11 @@ Result<std::unique_ptr<File>> File::Open(const std::string& path) {
 void File::ProbeDirect() {
   const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT);
   if (fd < 0) return;
+  // Without read-ahead: its marks on pages would draw in whole pieces later, behind the back of a
+  // queue that empties the page cache after itself.
+  posix_fadvise(fd_, 0, 0, POSIX_FADV_RANDOM);
   const uint32_t alignment = ProbeAlignment(*this, fd);
+  posix_fadvise(fd_, 0, 0, POSIX_FADV_NORMAL);
   if (alignment == 0) {
     close(fd);
     LogOnce(LogLevel::kNotice, "io.direct." + path_,

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "io/testing/faulty_read.h"
 #include "scratch.h"
@@ -107,28 +109,30 @@ TEST_F(FaultTest, ADirectReadThatTurnsBadIsFinishedThroughThePageCacheWithANotic
   EXPECT_NE(notices.find("was refused"), std::string::npos) << notices;
 }
 
+uint64_t PagesInCache(const File& file, uint64_t bytes) {
+  void* map = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.fd(), 0);
+  EXPECT_NE(map, MAP_FAILED);
+  std::vector<unsigned char> resident(bytes / static_cast<uint64_t>(sysconf(_SC_PAGESIZE)));
+  EXPECT_EQ(mincore(map, bytes, resident.data()), 0);
+  munmap(map, bytes);
+  return static_cast<uint64_t>(
+      std::count_if(resident.begin(), resident.end(), [](int r) { return r & 1; }));
+}
+
 TEST_F(FaultTest, BufferedReadsLeaveNothingInThePageCache) {
-  char name[64];
-  snprintf(name, sizeof(name), "%s", "ext");
+  if (file_->direct_fd() < 0) GTEST_SKIP() << "SKIP: a file system in memory is its own page cache";
   ReadQueueOptions options;
   options.backend = IoBackend::kBuffered;
   auto queue = MakeReadQueue({file_.get()}, options);
   ASSERT_TRUE(queue.ok());
+  // The journal may hold a page that writing the file left there; what reading adds must go.
+  const uint64_t before = PagesInCache(*file_, kBytes);
   ReadRequest request;
   request.length = kBytes;
   request.buffer = buffer_.data();
   (*queue)->Submit(&request);
   ASSERT_TRUE((*queue)->Wait(&request).ok());
-  void* map = mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file_->fd(), 0);
-  ASSERT_NE(map, MAP_FAILED);
-  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  std::vector<unsigned char> resident(kBytes / page);
-  ASSERT_EQ(mincore(map, kBytes, resident.data()), 0);
-  munmap(map, kBytes);
-  if (file_->direct_fd() < 0) GTEST_SKIP() << "SKIP: a file system in memory is its own page cache";
-  uint64_t pages = 0;
-  for (unsigned char r : resident) pages += r & 1;
-  EXPECT_LE(pages, resident.size() / 10);
+  EXPECT_LE(PagesInCache(*file_, kBytes), before + 16);
 }
 
 TEST_F(FaultTest, SlowReadsLetDemandPass) {

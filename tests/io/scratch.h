@@ -4,11 +4,14 @@
 // tmpfs, a FUSE mount); its name holds "sluice_io_" for fault injection by path.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,9 +21,17 @@
 
 namespace sluice::testing {
 
-inline uint8_t PatternAt(uint64_t offset) {
-  const uint64_t x = (offset + 1) * 0x9E3779B97F4A7C15u;
-  return static_cast<uint8_t>((x >> 56) ^ (x >> 24));
+// The bytes of every scratch file: no two neighbouring blocks are alike. At most 8 MiB of them.
+inline ByteSpan Pattern(uint64_t bytes) {
+  static const std::vector<uint8_t> pattern = [] {
+    std::vector<uint8_t> p(8 * kMiB);
+    for (uint64_t i = 0; i < p.size(); ++i) {
+      const uint64_t x = (i + 1) * 0x9E3779B97F4A7C15u;
+      p[i] = static_cast<uint8_t>((x >> 56) ^ (x >> 24));
+    }
+    return p;
+  }();
+  return ByteSpan(pattern).first(bytes);
 }
 
 class ScratchFile {
@@ -30,13 +41,9 @@ class ScratchFile {
     path_ = std::string(folder != nullptr ? folder : "/tmp") + "/sluice_io_XXXXXX";
     fd_ = mkstemp(path_.data());
     EXPECT_GE(fd_, 0) << path_;
-    std::vector<uint8_t> block(1 << 20);
-    for (uint64_t at = 0; at < bytes; at += block.size()) {
-      const size_t n = static_cast<size_t>(std::min<uint64_t>(block.size(), bytes - at));
-      for (size_t i = 0; i < n; ++i) block[i] = PatternAt(at + i);
-      EXPECT_EQ(pwrite(fd_, block.data(), n, static_cast<off_t>(at)), static_cast<ssize_t>(n));
-    }
+    EXPECT_EQ(pwrite(fd_, Pattern(bytes).data(), bytes, 0), static_cast<ssize_t>(bytes));
     fsync(fd_);
+    posix_fadvise(fd_, 0, 0, POSIX_FADV_DONTNEED);  // what writing left in the page cache
   }
   ~ScratchFile() {
     close(fd_);
@@ -59,7 +66,7 @@ class Buffer {
     void* p = nullptr;
     EXPECT_EQ(posix_memalign(&p, 64 * kKiB, bytes), 0);
     data_ = static_cast<uint8_t*>(p);
-    for (uint64_t i = 0; i < bytes; ++i) data_[i] = 0xEE;
+    memset(data_, 0xEE, bytes);
   }
   ~Buffer() { free(data_); }
   Buffer(const Buffer&) = delete;
@@ -74,11 +81,11 @@ class Buffer {
 
 inline ::testing::AssertionResult HoldsPattern(const uint8_t* data, uint64_t offset,
                                                uint64_t bytes) {
-  for (uint64_t i = 0; i < bytes; ++i) {
-    if (data[i] != PatternAt(offset + i)) {
-      return ::testing::AssertionFailure() << "byte " << offset + i << " is " << int{data[i]}
-                                           << ", not " << int{PatternAt(offset + i)};
-    }
+  const ByteSpan expected = Pattern(offset + bytes).subspan(offset);
+  const uint8_t* wrong = std::mismatch(data, data + bytes, expected.begin()).first;
+  if (wrong != data + bytes) {
+    return ::testing::AssertionFailure()
+           << "byte " << offset + static_cast<uint64_t>(wrong - data) << " is wrong";
   }
   return ::testing::AssertionSuccess();
 }
