@@ -18,13 +18,13 @@ DecodedChar CharBefore(std::string_view text, size_t at) {
 
 bool WordBefore(std::string_view text, size_t at) {
   const DecodedChar c = at > 0 ? CharBefore(text, at) : DecodedChar{};
-  return c.valid && Contains(WordSet(), c.value);
+  return c.valid && Contains(UnicodeWordSet(), c.value);
 }
 
 bool WordAfter(std::string_view text, size_t at) {
   if (at >= text.size()) return false;
   const DecodedChar c = DecodeUtf8(text.data() + at, text.data() + text.size());
-  return c.valid && Contains(WordSet(), c.value);
+  return c.valid && Contains(UnicodeWordSet(), c.value);
 }
 
 size_t SkipSpaceBack(std::string_view text, size_t at, size_t floor) {
@@ -153,8 +153,10 @@ void AddedTokens::Split(std::string_view text, const KindMap& kinds, bool normal
     size_t begin = at, end = at + match.bytes;
     at = end;
     if (entry.single_word && (WordBefore(text, begin) || WordAfter(text, end))) continue;
-    if (entry.lstrip) begin = SkipSpaceBack(text, begin, done);
-    if (entry.rstrip) at = end = SkipSpace(text, end);
+    if (entry.lstrip) begin = std::max(done, SkipSpaceBack(text, begin, std::min(begin, done)));
+    // The search goes on behind the bare match, as in the reference: an added token that is white
+    // space is found even where this one has swallowed it.
+    if (entry.rstrip) end = SkipSpace(text, end);
     if (done < begin) out(done, begin, -1);
     out(begin, end, entry.id);
     done = end;

@@ -18,11 +18,6 @@ uint32_t ScoreKey(float score) {
   return std::min(~ascending, UINT32_MAX - 1);
 }
 
-bool StartsWithWhitespace(std::string_view text) {
-  const DecodedChar c = DecodeUtf8(text.data(), text.data() + text.size());
-  return c.valid && Contains(WhitespaceSet(), c.value);
-}
-
 }  // namespace
 
 struct BpeTokenizer::Job {
@@ -126,7 +121,7 @@ void BpeTokenizer::EncodePlain(std::string_view text, bool first, Job* job) cons
                       (p_.metaspace == Parts::Metaspace::kFirst && first);
     if (want && (job->prefixed.empty() || job->prefixed[0] != ' ')) job->prefixed.insert(0, 1, ' ');
     text = job->prefixed;
-  } else if (p_.prefix_space && !text.empty() && !StartsWithWhitespace(text)) {
+  } else if (p_.prefix_space && !text.empty() && text[0] != ' ') {
     job->prefixed = " " + std::string(text);
     text = job->prefixed;
   }
@@ -273,8 +268,12 @@ TokenKind BpeTokenizer::kind(TokenId id) const {
 }
 
 TokenId BpeTokenizer::FindToken(std::string_view text) const {
-  const TokenId added = p_.added.Find(text);
-  return added >= 0 ? added : p_.vocab.Find(text);
+  TokenId id = p_.added.Find(text);
+  if (id < 0 && p_.added.has(true)) {
+    std::string buffer;
+    id = p_.added.Find(p_.normalizer.Apply(text, &buffer));
+  }
+  return id >= 0 ? id : p_.vocab.Find(text);
 }
 
 uint64_t BpeTokenizer::memory_bytes() const {

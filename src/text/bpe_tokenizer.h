@@ -46,7 +46,7 @@ class BpeTokenizer final : public Tokenizer {
     bool byte_fallback = false;  // kSpaceMark: unknown characters become byte tokens
     bool fuse_unknown = false;   // neighbouring unknown characters give one unknown token
     bool ignore_merges = false;  // a piece that is a token is taken whole
-    bool prefix_space = false;   // a stretch that begins with no white space gets one (ByteLevel)
+    bool prefix_space = false;   // a stretch that does not begin with a space gets one (ByteLevel)
     // Metaspace: spaces become marks before the pre-tokenizer runs, and a stretch without one gets
     // one.
     enum class Metaspace : uint8_t { kOff, kNever, kFirst, kAlways } metaspace = Metaspace::kOff;

@@ -15,6 +15,11 @@
 namespace sluice {
 namespace {
 
+// \w+|[^\w\s]+ with the \w of UTS 18, which the reference uses for this one step.
+constexpr char kWords[] =
+    R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u24B6-\u24E9\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}\u200C\u200D]+|)"
+    R"([^\s\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u24B6-\u24E9\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}\u200C\u200D]+)";
+
 using nlohmann::json;
 using text::BpeTokenizer;
 using text::SplitBehavior;
@@ -229,8 +234,7 @@ class Builder {
       SLUICE_TRY(Behavior(p, &behavior));
       return parts_.pre.AddSplit(R"([\p{P}!-/:-@\[-`{-~])", behavior);
     }
-    if (type == "Whitespace")
-      return parts_.pre.AddSplit(R"(\w+|[^\w\s]+)", SplitBehavior::kRemoved, true);
+    if (type == "Whitespace") return parts_.pre.AddSplit(kWords, SplitBehavior::kRemoved, true);
     if (type == "WhitespaceSplit") return parts_.pre.AddSplit(R"(\s)", SplitBehavior::kRemoved);
     return Unsupported("pre-tokenizer", type.empty() ? "without a type" : type);
   }
@@ -297,6 +301,13 @@ class Builder {
                         origin_ + ": added_tokens");
         }
         SLUICE_TRY(file_.vocab.Put(id, token.content));
+      }
+      if (token.normalized) {
+        // Such a token stands for its normalised text: with a prefix step its match includes the
+        // prefix.
+        std::string buffer;
+        const std::string_view normal = parts_.normalizer.Apply(token.content, &buffer);
+        if (normal != token.content) SLUICE_TRY(file_.vocab.Put(id, normal));
       }
       file_.vocab.SetKind(token.id, token.control ? TokenKind::kControl : TokenKind::kUserDefined);
       parts_.added.Add(token);

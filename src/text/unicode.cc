@@ -204,11 +204,26 @@ const CharSet& WhitespaceSet() {
   return set;
 }
 
+namespace {
+
+// The circled and squared letters are symbols by category and alphabetic by property.
+CharSet WithLettersAndMarks(const CharSet& more) {
+  const CharSet circled = {
+      {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
+  return Union(Union(Union(CategorySet("L"), CategorySet("M")), Union(CategorySet("Pc"), circled)),
+               more);
+}
+
+}  // namespace
+
 const CharSet& WordSet() {
-  // The circled and squared letters are symbols by category and alphabetic by property.
-  static const CharSet set = Union(
-      Union(Union(CategorySet("L"), CategorySet("M")), Union(CategorySet("N"), CategorySet("Pc"))),
-      {{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}});
+  static const CharSet set = WithLettersAndMarks(CategorySet("N"));
+  return set;
+}
+
+const CharSet& UnicodeWordSet() {
+  static const CharSet set =
+      WithLettersAndMarks(Union(Union(CategorySet("Nd"), CategorySet("Nl")), {{0x200C, 0x200D}}));
   return set;
 }
 

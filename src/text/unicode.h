@@ -46,6 +46,8 @@ bool Contains(const CharSet& set, uint32_t code_point);
 // "L", "Lu", "N", ...; empty when the name is unknown.
 CharSet CategorySet(std::string_view name);
 const CharSet& WhitespaceSet();  // White_Space
-const CharSet& WordSet();        // \w: letters, marks, numbers, connectors
+const CharSet&
+UnicodeWordSet();          // \w by UTS 18: numbers only if decimal or letter-like, joiners too
+const CharSet& WordSet();  // \w: letters, marks, numbers, connectors
 
 }  // namespace sluice::text
