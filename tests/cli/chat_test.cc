@@ -103,9 +103,9 @@ TEST_F(Conversation, OldTurnsAreDroppedWithANotice) {
 }
 
 TEST_F(Conversation, InterruptInOneShotMode) {
-  RunOptions options;
+  ProcessOptions options;
   options.interrupt_after_ms = 300;
-  const RunResult result = Run(
+  const ProcessResult result = Sluice(
       {"run", model_, "-p", "Tell me a long story.", "--greedy", "--ignore-eos", "--ctx", "2048"},
       options);
   EXPECT_EQ(result.code, 7) << result.err;
@@ -114,8 +114,9 @@ TEST_F(Conversation, InterruptInOneShotMode) {
 }
 
 TEST_F(Conversation, CapitalOfFranceInABudgetBelowTheFile) {
-  const RunResult result = Run({"run", model_, "-p", "What is the capital of France?", "--greedy",
-                                "-n", "32", "--budget", "72M", "--ctx", "512", "--json"});
+  const ProcessResult result =
+      Sluice({"run", model_, "-p", "What is the capital of France?", "--greedy", "-n", "32",
+              "--budget", "72M", "--ctx", "512", "--json"});
   ASSERT_EQ(result.code, 0) << result.err;
   const auto json = nlohmann::json::parse(result.out);
   EXPECT_NE(json["text"].get<std::string>().find("Paris"), std::string::npos) << result.out;

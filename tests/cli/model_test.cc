@@ -72,8 +72,8 @@ TEST(Logits, GoldenModels) {
     const auto want = Tensor<float>(folder, golden, "logits");
     const std::string ids = List(Tensor<int32_t>(folder, golden, "tokens"));
     for (const std::string& model : {folder + "/model.gguf", folder}) {
-      const RunResult result =
-          Run({"logits", model, "--ids", ids, "--out", dir / "x.npy", "--act", "f32"});
+      const ProcessResult result =
+          Sluice({"logits", model, "--ids", ids, "--out", dir / "x.npy", "--act", "f32"});
       ASSERT_EQ(result.code, 0) << model << result.err;
       EXPECT_EQ(result.out, "");
       const Npy npy = ReadNpy(dir / "x.npy");
@@ -82,12 +82,12 @@ TEST(Logits, GoldenModels) {
       ++done;
     }
     WriteFile(dir / "ids", ids + "\n");
-    ASSERT_EQ(Run({"logits", folder + "/model.gguf", "--ids-file", dir / "ids", "-o", dir / "y.npy",
-                   "--act", "f32", "--chunk", "5", "--threads", "1"})
+    ASSERT_EQ(Sluice({"logits", folder + "/model.gguf", "--ids-file", dir / "ids", "-o",
+                      dir / "y.npy", "--act", "f32", "--chunk", "5", "--threads", "1"})
                   .code,
               0);
-    ASSERT_EQ(Run({"logits", folder + "/model.gguf", "--ids-file", dir / "ids", "-o", dir / "z.npy",
-                   "--act", "f32"})
+    ASSERT_EQ(Sluice({"logits", folder + "/model.gguf", "--ids-file", dir / "ids", "-o",
+                      dir / "z.npy", "--act", "f32"})
                   .code,
               0);
     EXPECT_TRUE(ReadFile(dir / "y.npy") == ReadFile(dir / "z.npy")) << "chunk changed a bit";
@@ -101,9 +101,9 @@ TEST(Run, GoldenGreedyContinuation) {
     const std::string folder = Shared(std::string("golden/") + name);
     if (folder.empty()) continue;
     const auto golden = ordered_json::parse(ReadFile(folder + "/golden.json"));
-    const RunResult result = Run({"run", folder + "/model.gguf", "--ids",
-                                  List(Tensor<int32_t>(folder, golden, "tokens")), "-n", "16",
-                                  "--greedy", "--json", "--act", "f32", "--ignore-eos"});
+    const ProcessResult result = Sluice(
+        {"run", folder + "/model.gguf", "--ids", List(Tensor<int32_t>(folder, golden, "tokens")),
+         "-n", "16", "--greedy", "--json", "--act", "f32", "--ignore-eos"});
     ASSERT_EQ(result.code, 0) << name << result.err;
     const auto json = ordered_json::parse(result.out);
     EXPECT_EQ(json["ids"].get<std::vector<int>>(), Tensor<int32_t>(folder, golden, "greedy"))
@@ -138,8 +138,9 @@ TEST(DevCases, BehaveAsTheManifestSays) {
   for (const auto& c : ordered_json::parse(ReadFile(manifest))) {
     const std::string id = c["id"];
     const std::string model = Shared("cases/dev/" + c["open"].get<std::string>());
-    const RunResult result = Run({"run", model.empty() ? "missing" : model, "-p",
-                                  "hello the world 123", "--raw", "--greedy", "-n", "8", "--json"});
+    const ProcessResult result =
+        Sluice({"run", model.empty() ? "missing" : model, "-p", "hello the world 123", "--raw",
+                "--greedy", "-n", "8", "--json"});
     if (id == "ok-qwen3moe-f32" && result.code != 0) {  // until mixtures of experts load
       EXPECT_EQ(result.code, 3) << result.err;
       EXPECT_NE(result.err.find("qwen3moe"), std::string::npos) << result.err;
@@ -174,10 +175,10 @@ class SmallModel : public testing::Test {
     model_ = Shared("cases/dev/gguf/ok-llama-f32.gguf");
     if (model_.empty()) GTEST_SKIP() << "SKIP: no shared cases";
   }
-  RunResult Go(std::vector<std::string> more, const RunOptions& options = {}) {
+  ProcessResult Go(std::vector<std::string> more, const ProcessOptions& options = {}) {
     std::vector<std::string> args = {"run", model_, "--raw", "--greedy"};
     args.insert(args.end(), more.begin(), more.end());
-    return Run(args, options);
+    return Sluice(args, options);
   }
   std::string model_;
 };
@@ -185,30 +186,30 @@ class SmallModel : public testing::Test {
 TEST_F(SmallModel, SamePromptFromEverySource) {
   TempDir dir;
   WriteFile(dir / "p", "hello the world 123\n");
-  const RunResult a = Go({"-p", "hello the world 123", "-n", "4", "--json"});
+  const ProcessResult a = Go({"-p", "hello the world 123", "-n", "4", "--json"});
   ASSERT_EQ(a.code, 0) << a.err;
   const auto want = ordered_json::parse(a.out)["ids"];
-  RunOptions input;
+  ProcessOptions input;
   input.input = "hello the world 123\n";
-  for (const RunResult& r :
+  for (const ProcessResult& r :
        {Go({"-f", dir / "p", "-n", "4", "--json"}), Go({"-f", "-", "-n", "4", "--json"}, input),
         Go({"-n", "4", "--json"}, input),
-        Run({"run", "-m", model_, "-n", "4", "--ids", "263,258,268,32,49,50,51", "--json",
-             "--greedy", "-t", "1", "-c", "64", "-b", "3", "-s", "5"})}) {
+        Sluice({"run", "-m", model_, "-n", "4", "--ids", "263,258,268,32,49,50,51", "--json",
+                "--greedy", "-t", "1", "-c", "64", "-b", "3", "-s", "5"})}) {
     ASSERT_EQ(r.code, 0) << r.err;
     EXPECT_EQ(ordered_json::parse(r.out)["ids"], want);
   }
 }
 
 TEST_F(SmallModel, StdoutHoldsTheAnswerOnly) {
-  const RunResult json = Go({"-p", "hello", "-n", "12", "--json"});
-  const RunResult text = Go({"-p", "hello", "-n", "12"});
+  const ProcessResult json = Go({"-p", "hello", "-n", "12", "--json"});
+  const ProcessResult text = Go({"-p", "hello", "-n", "12"});
   ASSERT_EQ(text.code, 0) << text.err;
   std::string want = ordered_json::parse(json.out)["text"];
   if (!want.empty() && want.back() != '\n') want += "\n";
   EXPECT_EQ(text.out, want);
   EXPECT_EQ(text.err, "");
-  const RunResult stats = Go({"-p", "hello", "-n", "12", "--stats"});
+  const ProcessResult stats = Go({"-p", "hello", "-n", "12", "--stats"});
   EXPECT_EQ(stats.out, want);
   for (const char* word : {"load", "first token", "prefill", "decode", "stall", "compute",
                            "peak memory", "budget", "read per token", "total"}) {
@@ -217,11 +218,11 @@ TEST_F(SmallModel, StdoutHoldsTheAnswerOnly) {
 }
 
 TEST_F(SmallModel, ZeroTokensAndEmptyPrompt) {
-  const RunResult zero = Go({"-p", "hello", "-n", "0", "--json"});
+  const ProcessResult zero = Go({"-p", "hello", "-n", "0", "--json"});
   ASSERT_EQ(zero.code, 0) << zero.err;
   EXPECT_EQ(ordered_json::parse(zero.out)["finish_reason"], "length");
   EXPECT_EQ(ordered_json::parse(zero.out)["text"], "");
-  const RunResult empty = Go({"-p", "", "-n", "4", "--json"});
+  const ProcessResult empty = Go({"-p", "", "-n", "4", "--json"});
   EXPECT_TRUE(empty.code == 0 || (empty.code == 2 && empty.err.find("BOS") != std::string::npos))
       << empty.code << empty.err;
 }
@@ -234,8 +235,8 @@ TEST_F(SmallModel, AwkwardPrompts) {
 
 TEST_F(SmallModel, SeedsRepeat) {
   const auto text = [&](const char* seed) {
-    const RunResult r = Run({"run", model_, "--raw", "-p", "hello", "-n", "24", "--ignore-eos",
-                             "--temp", "1.5", "--seed", seed, "--json"});
+    const ProcessResult r = Sluice({"run", model_, "--raw", "-p", "hello", "-n", "24",
+                                    "--ignore-eos", "--temp", "1.5", "--seed", seed, "--json"});
     EXPECT_EQ(r.code, 0) << r.err;
     return ordered_json::parse(r.out)["ids"];
   };
@@ -244,24 +245,26 @@ TEST_F(SmallModel, SeedsRepeat) {
 }
 
 TEST_F(SmallModel, ContextEndIsAnnouncedAndExitsWithSix) {
-  const RunResult full = Go({"-p", "hello the world 123", "--ctx", "16", "--ignore-eos", "--json"});
+  const ProcessResult full =
+      Go({"-p", "hello the world 123", "--ctx", "16", "--ignore-eos", "--json"});
   EXPECT_EQ(full.code, 6) << full.err;
   EXPECT_NE(full.err.find("context"), std::string::npos);
   const auto json = ordered_json::parse(full.out);
   EXPECT_EQ(json["finish_reason"], "context");
   EXPECT_EQ(json["ids"].size() + json["prompt_ids"].size(), 16u);
-  const RunResult over = Go({"-p", "hello the world 123", "--ctx", "4"});
+  const ProcessResult over = Go({"-p", "hello the world 123", "--ctx", "4"});
   EXPECT_EQ(over.code, 6) << over.err;
   EXPECT_EQ(over.out, "");
   EXPECT_EQ(
-      Run({"logits", model_, "--ids", "1,2,3,4,5", "--ctx", "4", "-o", "/tmp/never.npy"}).code, 6);
+      Sluice({"logits", model_, "--ids", "1,2,3,4,5", "--ctx", "4", "-o", "/tmp/never.npy"}).code,
+      6);
 }
 
 TEST_F(SmallModel, IdsOutsideTheVocabulary) {
   for (const auto& args : {std::vector<std::string>{"run", model_, "--ids", "1,99999"},
                            {"logits", model_, "--ids", "99999", "-o", "/tmp/never.npy"},
                            {"run", model_, "-p", "x", "--raw", "--logit-bias", "99999=1"}}) {
-    const RunResult result = Run(args);
+    const ProcessResult result = Sluice(args);
     EXPECT_EQ(result.code, 2) << result.err;
     EXPECT_NE(result.err.find("99999"), std::string::npos) << result.err;
   }
@@ -285,20 +288,21 @@ TEST_F(SmallModel, StopStringsCut) {
 }
 
 TEST_F(SmallModel, PlanInspectBench) {
-  const RunResult plan = Run({"plan", model_, "--json", "--ctx", "64"});
+  const ProcessResult plan = Sluice({"plan", model_, "--json", "--ctx", "64"});
   ASSERT_EQ(plan.code, 0) << plan.err;
   const auto json = ordered_json::parse(plan.out);
   uint64_t sum = 0;
   for (const auto& line : json["lines"]) sum += line["bytes"].get<uint64_t>();
   EXPECT_EQ(sum, json["total_bytes"].get<uint64_t>());
   EXPECT_EQ(json["context"], 64);
-  const RunResult table = Run({"plan", model_});
+  const ProcessResult table = Sluice({"plan", model_});
   EXPECT_NE(table.out.find("total"), std::string::npos);
   EXPECT_NE(table.out.find("floor"), std::string::npos);
-  EXPECT_TRUE(ordered_json::accept(Run({"inspect", model_, "--json", "--tensors"}).out));
-  EXPECT_NE(Run({"inspect", model_, "--tensors"}).out.find("token_embd.weight"), std::string::npos);
-  const RunResult bench = Run({"bench", model_, "--ctx", "64", "--prompt-tokens", "8", "--decode",
-                               "4", "--repeat", "2", "--json"});
+  EXPECT_TRUE(ordered_json::accept(Sluice({"inspect", model_, "--json", "--tensors"}).out));
+  EXPECT_NE(Sluice({"inspect", model_, "--tensors"}).out.find("token_embd.weight"),
+            std::string::npos);
+  const ProcessResult bench = Sluice({"bench", model_, "--ctx", "64", "--prompt-tokens", "8",
+                                      "--decode", "4", "--repeat", "2", "--json"});
   ASSERT_EQ(bench.code, 0) << bench.err;
   const auto measured = ordered_json::parse(bench.out);
   for (const char* key : kStatsKeys) EXPECT_TRUE(measured.contains(key)) << key;
@@ -307,7 +311,7 @@ TEST_F(SmallModel, PlanInspectBench) {
 }
 
 TEST_F(SmallModel, BudgetBelowTheFloor) {
-  const RunResult result = Go({"-p", "x", "--budget", "1M"});
+  const ProcessResult result = Go({"-p", "x", "--budget", "1M"});
   EXPECT_EQ(result.code, 4) << result.err;
   EXPECT_NE(result.err.find("; "), std::string::npos) << result.err;
 }
@@ -316,15 +320,15 @@ TEST_F(SmallModel, LogitsFailuresLeaveNoFile) {
   TempDir dir;
   WriteFile(dir / "x.npy", "older");
   const std::string nan = Shared("cases/dev/gguf/ok-nan-weights.gguf");
-  const RunResult result = Run({"logits", nan, "--ids", "1,2", "-o", dir / "x.npy"});
+  const ProcessResult result = Sluice({"logits", nan, "--ids", "1,2", "-o", dir / "x.npy"});
   EXPECT_EQ(result.code, 7) << result.err;
   EXPECT_EQ(ReadFile(dir / "x.npy"), "older");
 }
 
 TEST_F(SmallModel, BrokenTemplateStopsChatOnly) {
   const std::string model = Shared("cases/dev/gguf/ok-bad-chat-template.gguf");
-  EXPECT_EQ(Run({"run", model, "--raw", "-p", "hello", "-n", "2"}).code, 0);
-  const RunResult chat = Run({"run", model, "-p", "hello", "-n", "2"});
+  EXPECT_EQ(Sluice({"run", model, "--raw", "-p", "hello", "-n", "2"}).code, 0);
+  const ProcessResult chat = Sluice({"run", model, "-p", "hello", "-n", "2"});
   EXPECT_EQ(chat.code, 7) << chat.err;
   EXPECT_NE(chat.err.find("chat template"), std::string::npos) << chat.err;
 }

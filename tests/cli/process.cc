@@ -23,7 +23,7 @@ double Since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-[[noreturn]] void Exec(const std::vector<std::string>& args, const RunOptions& options) {
+[[noreturn]] void Exec(const std::vector<std::string>& args, const ProcessOptions& options) {
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv = {const_cast<char*>(SLUICE_BINARY)};
   for (const std::string& arg : args) argv.push_back(const_cast<char*>(arg.c_str()));
@@ -41,7 +41,7 @@ struct Pipes {
 };
 
 void BecomeChild(const Pipes& pipes, const std::vector<std::string>& args,
-                 const RunOptions& options) {
+                 const ProcessOptions& options) {
   dup2(pipes.in[0], 0);
   dup2(pipes.out[1], 1);
   dup2(pipes.err[1], 2);
@@ -58,7 +58,7 @@ void BecomeChild(const Pipes& pipes, const std::vector<std::string>& args,
 }
 
 // Moves bytes until both outputs are closed or time is up.
-void Pump(const Pipes& pipes, int pid, const RunOptions& options, RunResult* result) {
+void Pump(const Pipes& pipes, int pid, const ProcessOptions& options, ProcessResult* result) {
   const auto start = Clock::now();
   auto first_output = Clock::time_point::max();
   size_t written = 0;
@@ -105,9 +105,9 @@ void Pump(const Pipes& pipes, int pid, const RunOptions& options, RunResult* res
 
 }  // namespace
 
-RunResult Run(const std::vector<std::string>& args, const RunOptions& options) {
+ProcessResult Sluice(const std::vector<std::string>& args, const ProcessOptions& options) {
   signal(SIGPIPE, SIG_IGN);
-  RunResult result;
+  ProcessResult result;
   Pipes pipes;
   if (pipe(pipes.in) != 0 || pipe(pipes.out) != 0 || pipe(pipes.err) != 0) return result;
   const int pid = fork();
@@ -130,7 +130,7 @@ Terminal::Terminal(const std::vector<std::string>& args) {
   size.ws_col = 200;
   pid_ = forkpty(&fd_, nullptr, nullptr, &size);
   if (pid_ == 0) {
-    RunOptions options;
+    ProcessOptions options;
     options.environment = {{"TERM", "dumb"}, {"NO_COLOR", "1"}, {"LC_ALL", "C.UTF-8"}};
     Exec(args, options);
   }

@@ -13,7 +13,7 @@
 
 namespace sluice::test {
 
-struct RunOptions {
+struct ProcessOptions {
   std::string input;  // standard input, then end of file
   std::vector<std::pair<std::string, std::string>> environment;
   double timeout_s = 60;
@@ -21,14 +21,14 @@ struct RunOptions {
   int interrupt_after_ms = -1;  // SIGINT this long after the first byte of output
 };
 
-struct RunResult {
+struct ProcessResult {
   int code = -1;  // exit code; 128 + signal when killed by one
   bool timed_out = false;
   std::string out, err;
   uint64_t peak_rss_bytes = 0;
 };
 
-RunResult Run(const std::vector<std::string>& args, const RunOptions& options = {});
+ProcessResult Sluice(const std::vector<std::string>& args, const ProcessOptions& options = {});
 
 // A conversation at a pseudo-terminal: waits for text, types, and returns all output.
 class Terminal {

@@ -23,7 +23,8 @@ TEST(Quant, DecodesTheReferenceBlocksBitForBit) {
     const std::string blocks = Shared(std::string("golden/quants/") + type + ".blocks.bin");
     const std::string values = Shared(std::string("golden/quants/") + type + ".f32.bin");
     if (blocks.empty() || values.empty()) continue;
-    const RunResult result = Run({"quant", "decode", "--type", type, blocks, dir / "out.bin"});
+    const ProcessResult result =
+        Sluice({"quant", "decode", "--type", type, blocks, dir / "out.bin"});
     ASSERT_EQ(result.code, 0) << type << ": " << result.err;
     EXPECT_EQ(result.out + result.err, "") << type;
     EXPECT_TRUE(ReadFile(dir / "out.bin") == ReadFile(values)) << type;
@@ -43,7 +44,7 @@ TEST(Quant, EncodesTheReferenceInput) {
   std::memcpy(want.data(), raw.data(), raw.size());
   TempDir dir;
   for (const auto& [type, about] : index["quantize"].items()) {
-    const RunResult result = Run({"quant", "encode", "--type", type, input, dir / "blocks"});
+    const ProcessResult result = Sluice({"quant", "encode", "--type", type, input, dir / "blocks"});
     ASSERT_EQ(result.code, 0) << type << ": " << result.err;
     const std::string blocks = ReadFile(dir / "blocks");
     EXPECT_EQ(blocks.size(), about["bytes"].get<size_t>()) << type;
@@ -52,7 +53,7 @@ TEST(Quant, EncodesTheReferenceInput) {
       EXPECT_TRUE(blocks == ReadFile(reference)) << type;
       continue;
     }
-    ASSERT_EQ(Run({"quant", "decode", "--type", type, dir / "blocks", dir / "back"}).code, 0);
+    ASSERT_EQ(Sluice({"quant", "decode", "--type", type, dir / "blocks", dir / "back"}).code, 0);
     const std::string back_raw = ReadFile(dir / "back");
     ASSERT_EQ(back_raw.size(), raw.size());
     std::vector<float> back(want.size());
@@ -69,7 +70,7 @@ TEST(Quant, EncodesTheReferenceInput) {
 TEST(Quant, ErrorsLeaveNothingBehind) {
   TempDir dir;
   WriteFile(dir / "odd", std::string(19, 'x'));
-  const RunResult odd = Run({"quant", "decode", "--type", "Q4_0", dir / "odd", dir / "out"});
+  const ProcessResult odd = Sluice({"quant", "decode", "--type", "Q4_0", dir / "odd", dir / "out"});
   EXPECT_EQ(odd.code, 2);
   EXPECT_NE(odd.err.find("19 bytes"), std::string::npos) << odd.err;
   EXPECT_NE(odd.err.find("18"), std::string::npos) << odd.err;
@@ -78,14 +79,15 @@ TEST(Quant, ErrorsLeaveNothingBehind) {
   WriteFile(dir / "out", "older");
   const float values[32] = {NAN};
   WriteFile(dir / "nan", std::string(reinterpret_cast<const char*>(values), sizeof values));
-  const RunResult nan = Run({"quant", "encode", "--type", "Q4_0", dir / "nan", dir / "out"});
+  const ProcessResult nan = Sluice({"quant", "encode", "--type", "Q4_0", dir / "nan", dir / "out"});
   EXPECT_NE(nan.code, 0);
   EXPECT_EQ(ReadFile(dir / "out"), "older");
 
-  EXPECT_EQ(Run({"quant", "decode", "--type", "Q4_0", dir / "odd", dir.path()}).code, 2);
-  EXPECT_EQ(Run({"quant", "decode", "--type", "Q4_0", dir / "odd", "/nonexistent/out"}).code, 2);
+  EXPECT_EQ(Sluice({"quant", "decode", "--type", "Q4_0", dir / "odd", dir.path()}).code, 2);
+  EXPECT_EQ(Sluice({"quant", "decode", "--type", "Q4_0", dir / "odd", "/nonexistent/out"}).code, 2);
   WriteFile(dir / "even", std::string(18, 'x'));
-  EXPECT_EQ(Run({"quant", "decode", "--type", "Q4_0", dir / "even", "/nonexistent/out"}).code, 5);
+  EXPECT_EQ(Sluice({"quant", "decode", "--type", "Q4_0", dir / "even", "/nonexistent/out"}).code,
+            5);
   size_t files = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir.path()))
     ++files;
@@ -95,7 +97,7 @@ TEST(Quant, ErrorsLeaveNothingBehind) {
 TEST(Quant, EmptyInputGivesEmptyOutput) {
   TempDir dir;
   WriteFile(dir / "in", "");
-  EXPECT_EQ(Run({"quant", "decode", "--type", "Q6_K", dir / "in", dir / "out"}).code, 0);
+  EXPECT_EQ(Sluice({"quant", "decode", "--type", "Q6_K", dir / "in", dir / "out"}).code, 0);
   EXPECT_TRUE(Exists(dir / "out"));
   EXPECT_EQ(ReadFile(dir / "out"), "");
 }
@@ -103,10 +105,10 @@ TEST(Quant, EmptyInputGivesEmptyOutput) {
 TEST(Quant, DevicesAreWrittenDirectly) {
   TempDir dir;
   WriteFile(dir / "in", std::string(18, '\0'));
-  EXPECT_EQ(Run({"quant", "decode", "--type", "Q4_0", dir / "in", "/dev/null"}).code, 0);
+  EXPECT_EQ(Sluice({"quant", "decode", "--type", "Q4_0", dir / "in", "/dev/null"}).code, 0);
   EXPECT_TRUE(Exists("/dev/null"));
   if (!Exists("/dev/full")) return;
-  const RunResult full = Run({"quant", "decode", "--type", "Q4_0", dir / "in", "/dev/full"});
+  const ProcessResult full = Sluice({"quant", "decode", "--type", "Q4_0", dir / "in", "/dev/full"});
   EXPECT_EQ(full.code, 5);
   EXPECT_NE(full.err.find("/dev/full"), std::string::npos) << full.err;
 }

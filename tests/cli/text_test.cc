@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::vector<int> IdsOf(const RunResult& result) {
+std::vector<int> IdsOf(const ProcessResult& result) {
   if (result.code != 0) return {-1};
   return ordered_json::parse(result.out)["ids"].get<std::vector<int>>();
 }
@@ -33,22 +33,22 @@ TEST(Tokenize, SharedCases) {
       std::string text;
       for (int i = 0; i < c["text_repeat"][1].get<int>(); ++i) text += c["text_repeat"][0];
       WriteFile(dir / "text", text + c["text_tail"].get<std::string>());
-      const auto ids = IdsOf(Run({"tokenize", model, "-f", dir / "text", "--json"}));
+      const auto ids = IdsOf(Sluice({"tokenize", model, "-f", dir / "text", "--json"}));
       EXPECT_EQ(ids.size(), c["n_ids"].get<size_t>()) << id;
       continue;
     }
     const std::string text = c["text"];
-    EXPECT_EQ(IdsOf(Run({"tokenize", model, "--text", text, "--json"})),
+    EXPECT_EQ(IdsOf(Sluice({"tokenize", model, "--text", text, "--json"})),
               c["ids_plain"].get<std::vector<int>>())
         << id;
     const auto special = c["ids_special"].get<std::vector<int>>();
-    EXPECT_EQ(IdsOf(Run({"tokenize", model, "--text", text, "--special", "--json"})), special)
+    EXPECT_EQ(IdsOf(Sluice({"tokenize", model, "--text", text, "--special", "--json"})), special)
         << id;
-    RunOptions standard_input;
+    ProcessOptions standard_input;
     standard_input.input = text;
-    const RunResult plain = Run({"tokenize", model, "-f", "-", "--special"}, standard_input);
+    const ProcessResult plain = Sluice({"tokenize", model, "-f", "-", "--special"}, standard_input);
     EXPECT_EQ(plain.out, List(special) + "\n") << id;
-    const RunResult back = Run({"tokenize", model, "--decode", "--ids", List(special)});
+    const ProcessResult back = Sluice({"tokenize", model, "--decode", "--ids", List(special)});
     EXPECT_EQ(back.out, text) << id;
   }
 }
@@ -56,11 +56,11 @@ TEST(Tokenize, SharedCases) {
 TEST(Tokenize, IdsOutsideTheVocabularyAreNamed) {
   const std::string model = Shared("cases/dev/gguf/ok-llama-f32.gguf");
   if (model.empty()) GTEST_SKIP() << "SKIP: no shared cases";
-  const RunResult result = Run({"tokenize", model, "--decode", "--ids", "1,999999"});
+  const ProcessResult result = Sluice({"tokenize", model, "--decode", "--ids", "1,999999"});
   EXPECT_EQ(result.code, 2);
   EXPECT_NE(result.err.find("999999"), std::string::npos) << result.err;
-  EXPECT_EQ(Run({"tokenize", model, "--decode", "--ids", ""}).out, "");
-  EXPECT_EQ(IdsOf(Run({"tokenize", model, "--text", "", "--json"})), std::vector<int>{});
+  EXPECT_EQ(Sluice({"tokenize", model, "--decode", "--ids", ""}).out, "");
+  EXPECT_EQ(IdsOf(Sluice({"tokenize", model, "--text", "", "--json"})), std::vector<int>{});
 }
 
 // Folders that hold only a tokenizer.json, as tools/setup fetches them: a few cases each, end to
@@ -79,11 +79,11 @@ TEST(Tokenize, TokenizerFolders) {
     for (size_t i = 0; i < cases.size(); i += cases.size() / 4 + 1) {
       const std::string text = cases[i]["text"];
       const auto want = cases[i]["ids"].get<std::vector<int>>();
-      EXPECT_EQ(IdsOf(Run({"tokenize", folder + name, "--text", text, "--special", "--json"})),
+      EXPECT_EQ(IdsOf(Sluice({"tokenize", folder + name, "--text", text, "--special", "--json"})),
                 want)
           << name << ": " << text;
-      const RunResult back =
-          Run({"tokenize", folder + name, "--decode", "--json", "--ids", List(want)});
+      const ProcessResult back =
+          Sluice({"tokenize", folder + name, "--decode", "--json", "--ids", List(want)});
       EXPECT_EQ(ordered_json::parse(back.out)["text"], cases[i]["decoded"]) << name << ": " << text;
       ++done;
     }
@@ -92,7 +92,7 @@ TEST(Tokenize, TokenizerFolders) {
 }
 
 // One conversation case -> the arguments and files that render it.
-RunResult RenderCase(const TempDir& dir, const ordered_json& set, const ordered_json& c) {
+ProcessResult RenderCase(const TempDir& dir, const ordered_json& set, const ordered_json& c) {
   WriteFile(dir / "t.jinja", set["template"]);
   WriteFile(dir / "special.json", set["special_tokens"].dump());
   WriteFile(dir / "m.json", c["messages"].dump());
@@ -110,7 +110,7 @@ RunResult RenderCase(const TempDir& dir, const ordered_json& set, const ordered_
   for (const auto& [key, value] : c["variables"].items()) {
     args.insert(args.end(), {"--set", key + "=" + value.dump()});
   }
-  return Run(args);
+  return Sluice(args);
 }
 
 TEST(Render, GoldenConversations) {
@@ -121,7 +121,7 @@ TEST(Render, GoldenConversations) {
     const auto set =
         ordered_json::parse(ReadFile(Shared(std::string("golden/chat/") + name + ".json")));
     for (const auto& c : set["cases"]) {
-      const RunResult result = RenderCase(dir, set, c);
+      const ProcessResult result = RenderCase(dir, set, c);
       EXPECT_EQ(result.code, 0) << name << ": " << c["name"] << result.err;
       EXPECT_EQ(result.out, c["rendered"].get<std::string>()) << name << ": " << c["name"];
     }
@@ -144,7 +144,7 @@ TEST(Render, SharedTemplateCases) {
         args.insert(args.end(), {"--set", key + "=" + value.dump()});
       }
     }
-    const RunResult result = Run(args);
+    const ProcessResult result = Sluice(args);
     if (c.contains("expected")) {
       EXPECT_EQ(result.out, c["expected"].get<std::string>()) << c["id"] << result.err;
       EXPECT_EQ(result.code, 0) << c["id"];
@@ -164,17 +164,17 @@ TEST(Render, InputsAreChecked) {
   WriteFile(dir / "bad.json", "[{");
   WriteFile(dir / "no.json", R"({"x":1})");
   const auto render = [&](const std::string& messages, const std::string& now) {
-    return Run({"render", "--template", dir / "t.jinja", "-f", dir / messages, "--now", now});
+    return Sluice({"render", "--template", dir / "t.jinja", "-f", dir / messages, "--now", now});
   };
   EXPECT_EQ(render("m.json", "2024-02-29T23:59:58").out, "hi|2024-02-29 23:59");
   EXPECT_EQ(render("request.json", "1999-12-31").out, "hi|1999-12-31 00:00");
   for (const char* file : {"bad.json", "no.json"}) {
-    const RunResult result = render(file, "2024-01-01");
+    const ProcessResult result = render(file, "2024-01-01");
     EXPECT_EQ(result.code, 2) << file;
     EXPECT_NE(result.err.find(file), std::string::npos) << result.err;
   }
   WriteFile(dir / "t.jinja", "line one\n{% if %}");
-  const RunResult broken = render("m.json", "2024-01-01");
+  const ProcessResult broken = render("m.json", "2024-01-01");
   EXPECT_EQ(broken.code, 7);
   EXPECT_NE(broken.err.find("chat template"), std::string::npos) << broken.err;
   EXPECT_NE(broken.err.find("line 2"), std::string::npos) << broken.err;

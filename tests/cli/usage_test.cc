@@ -86,7 +86,7 @@ bool IsOneErrorLine(const std::string& err) {
 
 TEST(Usage, ErrorsAreOneLineAndExitTwo) {
   for (const UsageCase& c : kUsageCases) {
-    const RunResult result = Run(c.args);
+    const ProcessResult result = Sluice(c.args);
     EXPECT_EQ(result.code, 2) << Joined(c.args) << "\n" << result.err;
     EXPECT_EQ(result.out, "") << Joined(c.args);
     EXPECT_TRUE(IsOneErrorLine(result.err)) << Joined(c.args) << "\n" << result.err;
@@ -97,17 +97,17 @@ TEST(Usage, ErrorsAreOneLineAndExitTwo) {
 }
 
 TEST(Usage, HelpGoesToStdoutAndNamesEveryPromisedOption) {
-  const RunResult all = Run({"--help"});
+  const ProcessResult all = Sluice({"--help"});
   EXPECT_EQ(all.code, 0);
   EXPECT_EQ(all.err, "");
   for (const char* verb :
        {"run", "plan", "inspect", "tokenize", "render", "quant", "logits", "bench"}) {
     EXPECT_NE(all.out.find(verb), std::string::npos) << verb;
-    const RunResult help = Run({verb, "--help"});
+    const ProcessResult help = Sluice({verb, "--help"});
     EXPECT_EQ(help.code, 0) << verb;
     EXPECT_NE(help.out.find(std::string("sluice ") + verb), std::string::npos) << help.out;
   }
-  const std::string run = Run({"run", "-h"}).out;
+  const std::string run = Sluice({"run", "-h"}).out;
   for (const char* option : {"-p,",
                              "-f,",
                              "--ids",
@@ -148,18 +148,18 @@ TEST(Usage, HelpGoesToStdoutAndNamesEveryPromisedOption) {
                              "-m,"}) {
     EXPECT_NE(run.find(option), std::string::npos) << option << "\n" << run;
   }
-  EXPECT_EQ(Run({"--version"}).code, 0);
+  EXPECT_EQ(Sluice({"--version"}).code, 0);
 }
 
 TEST(Usage, NoColourWhereThereIsNoTerminal) {
-  EXPECT_EQ(Run({"frobnicate"}).err.find('\033'), std::string::npos);
+  EXPECT_EQ(Sluice({"frobnicate"}).err.find('\033'), std::string::npos);
 }
 
 TEST(Usage, MissingDefaultModelSaysHowToGetIt) {
   TempDir dir;
-  RunOptions options;
+  ProcessOptions options;
   options.environment = {{"SLUICE_MODELS", dir.path()}};
-  const RunResult result = Run({"run", "-p", "hi"}, options);
+  const ProcessResult result = Sluice({"run", "-p", "hi"}, options);
   EXPECT_EQ(result.code, 2);
   EXPECT_NE(result.err.find(dir.path()), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("tools/setup"), std::string::npos) << result.err;
@@ -168,7 +168,7 @@ TEST(Usage, MissingDefaultModelSaysHowToGetIt) {
 TEST(Usage, EmptyStandardInputIsNoPrompt) {
   TempDir dir;
   WriteFile(dir / "m.gguf", "GGUF");
-  const RunResult result = Run({"run", dir / "m.gguf"});
+  const ProcessResult result = Sluice({"run", dir / "m.gguf"});
   EXPECT_EQ(result.code, 2);
   EXPECT_NE(result.err.find("no prompt"), std::string::npos) << result.err;
 }
@@ -182,7 +182,7 @@ TEST(Usage, FilesThatAreNotThere) {
            {"logits", "/nonexistent/m.gguf", "--ids", "1", "--out", "/tmp/never.npy"},
            {"run", "x.gguf", "-f", "/nonexistent/prompt"},
            {"quant", "decode", "--type", "Q4_0", "/nonexistent/in", "/tmp/never.bin"}}) {
-    const RunResult result = Run(args);
+    const ProcessResult result = Sluice(args);
     EXPECT_EQ(result.code, 5) << Joined(args) << "\n" << result.err;
     EXPECT_TRUE(IsOneErrorLine(result.err)) << result.err;
     EXPECT_NE(result.err.find("/nonexistent/"), std::string::npos) << result.err;
@@ -193,9 +193,9 @@ TEST(Usage, FilesThatAreNotThere) {
 // A result that cannot be written is an error, not silence.
 TEST(Usage, FullDeviceIsAnError) {
   if (!Exists("/dev/full")) GTEST_SKIP() << "SKIP: no /dev/full";
-  RunOptions options;
+  ProcessOptions options;
   options.stdout_path = "/dev/full";
-  const RunResult result = Run({"--help"}, options);
+  const ProcessResult result = Sluice({"--help"}, options);
   EXPECT_EQ(result.code, 5) << result.err;
   EXPECT_NE(result.err.find("standard output"), std::string::npos) << result.err;
 }
