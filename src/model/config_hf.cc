@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "base/limits.h"
+#include "formats/hf_folder.h"
 #include "formats/printable.h"
 #include "model/config_common.h"
 #include "model/config_hf_fields.h"
-#include "formats/hf_folder.h"
 
 namespace sluice {
 namespace {
@@ -178,8 +178,11 @@ class Builder {
 
   void Moe() {
     MoeConfig& moe = c_.moe;
-    const bool possible = c_.arch != Arch::kLlama || type_ == "mixtral";
-    if (!possible) return;
+    // Dense architectures have no such layers, whatever a shared config class writes out.
+    const bool dense = (c_.arch == Arch::kLlama && type_ != "mixtral") || c_.arch == Arch::kQwen2 ||
+                       c_.arch == Arch::kQwen3 || c_.arch == Arch::kGemma3 ||
+                       c_.arch == Arch::kGranite || c_.arch == Arch::kQwen35;
+    if (dense) return;
     moe.experts = f_.Count({"num_local_experts", "num_experts", "n_routed_experts"}, 0);
     if (moe.experts == 0) return;
     moe.used = f_.Count({"num_experts_per_tok", "num_experts_per_token"}, 0);

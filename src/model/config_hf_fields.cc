@@ -4,9 +4,9 @@
 
 #include <cmath>
 
+#include "formats/hf_folder.h"
 #include "formats/printable.h"
 #include "model/config_common.h"
-#include "formats/hf_folder.h"
 
 namespace sluice {
 namespace {
@@ -59,8 +59,11 @@ uint32_t HfFields::Count(std::initializer_list<const char*> names, uint32_t fall
   for (const char* name : names) {
     const json* value = Find(name);
     if (value == nullptr) continue;
-    if (value->is_number_unsigned() && value->get<uint64_t>() <= UINT32_MAX) {
-      return static_cast<uint32_t>(value->get<uint64_t>());
+    if (value->is_number_integer()) {
+      const bool fits = value->is_number_unsigned()
+                            ? value->get<uint64_t>() <= UINT32_MAX
+                            : value->get<int64_t>() >= 0 && value->get<int64_t>() <= UINT32_MAX;
+      if (fits) return static_cast<uint32_t>(value->get<uint64_t>());
     }
     if (value->is_number_float()) {  // 4096.0
       const double real = value->get<double>();
