@@ -253,7 +253,7 @@ class Builder {
     if (const json* list = f_.Find("mlp_only_layers")) {
       if (!list->is_array()) return f_.Fail("mlp_only_layers is not a list");
       for (const json& layer : *list) {
-        if (!layer.is_number_unsigned()) return f_.Fail("mlp_only_layers holds no layer number");
+        if (!layer.is_number_integer()) return f_.Fail("mlp_only_layers holds no layer number");
         if (layer.get<uint64_t>() < c_.layers) dense[layer.get<uint64_t>()] = 1;
       }
     }
