@@ -165,32 +165,40 @@ float DualDecayPolicy::ValueOf(uint32_t key) const {
   return (count.slow * slow_[age] + kFastWeight * count.fast * fast_[age]) * circle_[ahead];
 }
 
-bool DualDecayPolicy::Worse(float value, uint32_t key, float best_value, uint32_t best_key) const {
-  return value != best_value ? value < best_value : counts_[key].stamp < counts_[best_key].stamp;
+void DualDecayPolicy::Least::Offer(const Candidate& candidate) {
+  if (count == least.size() && !(candidate < least[count - 1])) return;
+  for (size_t i = 0; i < count; ++i) {
+    if (least[i].slot == candidate.slot) return;
+  }
+  size_t at = count < least.size() ? count++ : count - 1;
+  for (; at > 0 && candidate < least[at - 1]; --at) least[at] = least[at - 1];
+  least[at] = candidate;
+}
+
+void DualDecayPolicy::Consider(int slot, FunctionRef<bool(int slot)> evictable,
+                               Least* found) const {
+  const uint32_t key = key_of_slot_[static_cast<size_t>(slot)];
+  if (key == kNoKey || !evictable(slot)) return;
+  found->Offer({ValueOf(key), counts_[key].stamp, slot});
 }
 
 int DualDecayPolicy::Victim(FunctionRef<bool(int slot)> evictable) {
-  int best = -1;
-  float best_value = 0;
-  auto consider = [&](uint32_t slot) {
-    const uint32_t key = key_of_slot_[slot];
-    if (key == kNoKey || !evictable(static_cast<int>(slot))) return;
-    const float value = ValueOf(key);
-    if (best >= 0 && !Worse(value, key, best_value, key_of_slot_[static_cast<size_t>(best)]))
-      return;
-    best = static_cast<int>(slot);
-    best_value = value;
-  };
+  Least found;
   if (shape_.slots > 2 * kSamples) {
+    for (size_t i = 0; i < carried_count_; ++i) Consider(carried_[i], evictable, &found);
     for (int i = 0; i < kSamples; ++i) {
       random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-      consider(static_cast<uint32_t>((random_ >> 32) * shape_.slots >> 32));
+      Consider(static_cast<int>((random_ >> 32) * shape_.slots >> 32), evictable, &found);
     }
-    if (best >= 0) return best;
   }
-  // A small cache, or one in which nearly everything must stay.
-  for (uint32_t slot = 0; slot < shape_.slots; ++slot) consider(slot);
-  return best;
+  if (found.count == 0) {  // a small cache, or one in which nearly everything must stay
+    for (uint32_t slot = 0; slot < shape_.slots; ++slot)
+      Consider(static_cast<int>(slot), evictable, &found);
+  }
+  if (found.count == 0) return -1;
+  carried_count_ = found.count - 1;
+  for (size_t i = 0; i < carried_count_; ++i) carried_[i] = found.least[i + 1].slot;
+  return found.least[0].slot;
 }
 
 }  // namespace sluice

@@ -79,6 +79,7 @@ class DualDecayPolicy : public CachePolicy {
  private:
   // Beyond this many tokens a count has faded to under 0.01 of its value and is kept there.
   static constexpr uint32_t kAgeMax = 255;
+  static constexpr size_t kCarried = 8;
   struct Count {
     float slow = 0, fast = 0;
     uint32_t token = 0;
@@ -89,13 +90,30 @@ class DualDecayPolicy : public CachePolicy {
     return age < kAgeMax ? age : kAgeMax;
   }
   float ValueOf(uint32_t key) const;
-  bool Worse(float value, uint32_t key, float best_value, uint32_t best_key) const;
+  // The least valuable slots seen in one search, least first, each once.
+  struct Candidate {
+    float value = 0;
+    uint32_t stamp = 0;
+    int slot = -1;
+    bool operator<(const Candidate& other) const {
+      return value != other.value ? value < other.value : stamp < other.stamp;
+    }
+  };
+  struct Least {
+    std::array<Candidate, kCarried + 1> least;
+    size_t count = 0;
+    void Offer(const Candidate& candidate);
+  };
+  void Consider(int slot, FunctionRef<bool(int slot)> evictable, Least* found) const;
 
   const CacheShape shape_;
   std::array<float, kAgeMax + 1> slow_, fast_;  // decay to the power of the age
   std::vector<float> circle_;                   // the layer factor, by layers still to run
   std::vector<Count> counts_;                   // by key
   std::vector<uint32_t> key_of_slot_;
+  // Runners-up of the last search take part in the next one: worth as much as twice the samples.
+  std::array<int, kCarried> carried_ = {};
+  size_t carried_count_ = 0;
   uint32_t token_ = 0, stamp_ = 0, layer_ = 0;
   uint64_t random_ = 0x9E3779B97F4A7C15u;
 };

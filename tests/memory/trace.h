@@ -23,7 +23,8 @@ struct Trace {
 
 inline std::optional<Trace> LoadTrace(const std::string& name) {
   const char* shared = getenv("SLUICE_SHARED");
-  const std::string folder = shared != nullptr ? shared : std::string(SLUICE_SOURCE_DIR) + "/../shared";
+  const std::string folder =
+      shared != nullptr ? shared : std::string(SLUICE_SOURCE_DIR) + "/../shared";
   FILE* file = fopen((folder + "/traces/" + name).c_str(), "r");
   if (file == nullptr) return std::nullopt;
   Trace trace;
@@ -31,7 +32,8 @@ inline std::optional<Trace> LoadTrace(const std::string& name) {
   while (fgets(line, sizeof(line), file) != nullptr) {
     RouteAccess a;
     unsigned turn, phase, slot;
-    if (sscanf(line, "%u,%u,%u,%u,%u,%u", &turn, &phase, &a.step, &a.layer, &slot, &a.expert) != 6) continue;
+    if (sscanf(line, "%u,%u,%u,%u,%u,%u", &turn, &phase, &a.step, &a.layer, &slot, &a.expert) != 6)
+      continue;
     trace.accesses.push_back(a);
     trace.layers = std::max(trace.layers, a.layer + 1);
   }
@@ -41,7 +43,8 @@ inline std::optional<Trace> LoadTrace(const std::string& name) {
 }
 
 // Every expert as likely as any other: nothing to learn.
-inline Trace UniformTrace(uint32_t layers, uint32_t experts, uint32_t top_k, uint32_t tokens, uint32_t seed) {
+inline Trace UniformTrace(uint32_t layers, uint32_t experts, uint32_t top_k, uint32_t tokens,
+                          uint32_t seed) {
   std::mt19937 random(seed);
   Trace trace;
   trace.layers = layers;

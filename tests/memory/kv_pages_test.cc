@@ -1,0 +1,87 @@
+#include "memory/kv_pages.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+
+namespace sluice {
+namespace {
+
+class KvPagesTest : public ::testing::Test {
+ protected:
+  Ledger ledger_{4 * kMiB};
+  KvPagePool pool_ = std::move(KvPagePool::Make(&ledger_, 1000, 8)).value();
+};
+
+TEST_F(KvPagesTest, PagesAreCountedAndComeBack) {
+  EXPECT_EQ(ledger_.used_bytes(), 8192u);
+  const int a = pool_.Alloc(), b = pool_.Alloc();
+  EXPECT_NE(a, b);
+  EXPECT_EQ(pool_.data(b) - pool_.data(a), (b - a) * 1000);
+  pool_.Ref(a);
+  pool_.Unref(a);
+  EXPECT_EQ(pool_.free_pages(), 6u);
+  pool_.Unref(a);
+  EXPECT_EQ(pool_.free_pages(), 7u);
+  for (int i = 0; i < 7; ++i) EXPECT_GE(pool_.Alloc(), 0);
+  EXPECT_EQ(pool_.Alloc(), -1);
+}
+
+TEST_F(KvPagesTest, ATableGrowsShrinksAndRefusesWithoutAChange) {
+  KvPageTable table(&pool_, 4);
+  ASSERT_TRUE(table.Append(1).ok());
+  EXPECT_EQ(table.pages(), 1u);
+  ASSERT_TRUE(table.Append(63).ok());
+  EXPECT_EQ(table.pages(), 1u);
+  ASSERT_TRUE(table.Append(1).ok());
+  EXPECT_EQ(table.pages(), 2u);
+  EXPECT_EQ(table.Append(192).code(), Code::kContextFull);
+  EXPECT_EQ(table.tokens(), 65u);
+  EXPECT_EQ(table.Append(UINT32_MAX).code(), Code::kContextFull);
+  EXPECT_EQ(pool_.free_pages(), 6u);
+  table.Truncate(64);
+  EXPECT_EQ(table.pages(), 1u);
+  table.Clear();
+  EXPECT_EQ(pool_.free_pages(), 8u);
+}
+
+TEST_F(KvPagesTest, ForksShareUntilTheyWrite) {
+  KvPageTable a(&pool_, 8);
+  ASSERT_TRUE(a.Append(100).ok());
+  memset(a.data(0), 1, 1000);
+  memset(a.data(1), 2, 1000);
+  {
+    KvPageTable b(&pool_, 8);
+    ASSERT_TRUE(b.Fork(a, 90).ok());
+    EXPECT_EQ(b.tokens(), 90u);
+    EXPECT_EQ(pool_.free_pages(), 6u);
+    ASSERT_TRUE(b.Append(1).ok());  // its tail page is shared: copied first
+    EXPECT_EQ(b.page(0), a.page(0));
+    EXPECT_NE(b.page(1), a.page(1));
+    EXPECT_EQ(memcmp(b.data(1), a.data(1), 1000), 0);
+    EXPECT_EQ(pool_.references(a.page(0)), 2u);
+    EXPECT_EQ(pool_.references(a.page(1)), 1u);
+    ASSERT_TRUE(b.MakeOwn(0).ok());
+    EXPECT_NE(b.page(0), a.page(0));
+    EXPECT_EQ(pool_.free_pages(), 4u);
+  }
+  EXPECT_EQ(pool_.free_pages(), 6u);
+  EXPECT_EQ(a.data(0)[0], 1);
+}
+
+TEST_F(KvPagesTest, WholePagesAreSharedForNothing) {
+  KvPageTable a(&pool_, 8), b(&pool_, 8);
+  ASSERT_TRUE(a.Append(128).ok());
+  ASSERT_TRUE(b.Fork(a, 64).ok());
+  ASSERT_TRUE(b.Append(1).ok());
+  EXPECT_EQ(b.page(0), a.page(0));
+  EXPECT_EQ(pool_.free_pages(), 5u);
+}
+
+TEST(KvPagePoolTest, SizesThatDoNotFitAreRefused) {
+  Ledger ledger(1000);
+  EXPECT_EQ(KvPagePool::Make(&ledger, 1000, 2).status().code(), Code::kBudget);
+  EXPECT_EQ(KvPagePool::Make(&ledger, UINT64_MAX / 2, 4).status().code(), Code::kBudget);
+}
+
+}  // namespace
+}  // namespace sluice
