@@ -1,4 +1,5 @@
-# One folder per instruction set, each with its own flags; nothing else in the build sees them.
+# One folder per instruction set, each with its own flags; nothing else in the build sees them. -O3 in every
+# configuration: register tiles are loops that must be unrolled, and inlining keeps each set's code at home.
 function(sluice_isa folder)
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/${folder}/*.cc)
   if(files)
@@ -15,12 +16,14 @@ endfunction()
 
 if(TARGET sluice_kernels)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    sluice_isa(avx2 -mavx2 -mfma -mf16c)
-    sluice_isa(avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni)
-    sluice_isa(amx -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mamx-tile -mamx-int8 -mamx-bf16)
+    sluice_isa(avx2 -O3 -mavx2 -mfma -mf16c)
+    sluice_isa(avx512 -O3 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni)
+    sluice_isa(amx -O3 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mamx-tile -mamx-int8 -mamx-bf16)
     sluice_drop_isa(neon)
+    sluice_drop_isa(neon_dotprod)
   else()
     sluice_isa(neon -O3)
+    sluice_isa(neon_dotprod -O3 -march=armv8.2-a+dotprod)
     sluice_drop_isa(avx2)
     sluice_drop_isa(avx512)
     sluice_drop_isa(amx)

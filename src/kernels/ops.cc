@@ -56,6 +56,9 @@ std::vector<std::string_view> AvailableIsas() {
   [[maybe_unused]] const CpuFeatures& cpu = GetCpuFeatures();
 #if defined(__x86_64__)
   if (cpu.avx2 && cpu.fma && cpu.f16c) names.push_back("avx2");
+#elif defined(__aarch64__)
+  if (cpu.dotprod) names.push_back("neon_dotprod");
+  if (cpu.neon) names.push_back("neon");
 #endif
   names.push_back("scalar");
   return names;
@@ -66,6 +69,9 @@ const Ops* GetOps(std::string_view isa) {
     if (!isa.empty() && isa != name) continue;
 #if defined(__x86_64__)
     if (name == "avx2") return Avx2Ops();
+#elif defined(__aarch64__)
+    if (name == "neon_dotprod") return NeonDotprodOps();
+    if (name == "neon") return NeonOps();
 #endif
     return ScalarOps();
   }

@@ -1,0 +1,23 @@
+#include "kernels/neon/leaves.h"
+#include "kernels/neon/matmul_int.h"
+
+namespace sluice::neon {
+namespace {
+
+// Baseline: widening multiplies; a pair of int8 products (at most 2 * 128 * 127) fits int16.
+struct Dot {
+  static int32x4_t Add(int32x4_t acc, int8x16_t a, int8x16_t b) {
+    const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
+    const int16x8_t high = vmull_high_s8(a, b);
+    return vpadalq_s16(vpadalq_s16(acc, low), high);
+  }
+};
+
+}  // namespace
+
+void Matmul(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
+  if (args.x.format == ActFormat::kF32) return MatmulFloat(args, row_begin, row_end);
+  MatmulInt<Dot>(args, row_begin, row_end);
+}
+
+}  // namespace sluice::neon
