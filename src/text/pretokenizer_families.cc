@@ -8,42 +8,52 @@
 
 namespace sluice::text {
 
-const char kGpt2Pattern[] =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+const char kGpt2Pattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+)"
+                            R"(| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 namespace {
 
+// The parts most patterns are put together from.
+#define SLUICE_CONTRACTION R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
+#define SLUICE_WORD R"([^\r\n\p{L}\p{N}]?\p{L}+)"
+#define SLUICE_SIGNS R"( ?[^\s\p{L}\p{N}]+[\r\n]*)"
+#define SLUICE_SPACES R"(\s*[\r\n]+|\s+(?!\S)|\s+)"
+// Words with a case: upper-case letters may only begin one.
+#define SLUICE_UPPER R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
+#define SLUICE_LOWER R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])"
+#define SLUICE_CASED(tail)                                       \
+  R"([^\r\n\p{L}\p{N}]?)" SLUICE_UPPER "*" SLUICE_LOWER "+" tail \
+  "|"                                                            \
+  R"([^\r\n\p{L}\p{N}]?)" SLUICE_UPPER "+" SLUICE_LOWER "*" tail
+#define SLUICE_SIGNS_SLASH R"( ?[^\s\p{L}\p{N}]+[\r\n/]*)"
+
 constexpr char kLlama3[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    SLUICE_CONTRACTION "|" SLUICE_WORD R"(|\p{N}{1,3}|)" SLUICE_SIGNS "|" SLUICE_SPACES;
 constexpr char kQwen2[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr char kQwen35[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    SLUICE_CONTRACTION "|" SLUICE_WORD R"(|\p{N}|)" SLUICE_SIGNS "|" SLUICE_SPACES;
+constexpr char kQwen35[] = SLUICE_CONTRACTION
+    R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|)" SLUICE_SPACES;
 constexpr char kO200k[] =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr char kTekken[] =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
-    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    SLUICE_CASED(SLUICE_CONTRACTION "?") R"(|\p{N}{1,3}|)" SLUICE_SIGNS_SLASH "|" SLUICE_SPACES;
 constexpr char kYoutu[] =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
-    R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    SLUICE_CASED(SLUICE_CONTRACTION "?") R"(|\p{N}|)" SLUICE_SIGNS_SLASH "|" SLUICE_SPACES;
+constexpr char kTekken[] = SLUICE_CASED("") R"(|\p{N}|)" SLUICE_SIGNS_SLASH "|" SLUICE_SPACES;
 constexpr char kDeepseek3[] =
-    R"re([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)re";
-constexpr char kJais2[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|)"
-    R"(\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1})";
+    R"re([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|)re"
+    R"( ?[\p{P}\p{S}]+[\r\n]*|)" SLUICE_SPACES;
+constexpr char kJais2[] = SLUICE_CONTRACTION
+    "|" SLUICE_WORD R"(|\p{N}{1,3}|)" SLUICE_SIGNS R"(|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|)"
+    R"(\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|)"
+    R"(\s{1,2}(?!\S)|\s{1})";
 constexpr char kBailing[] =
-    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
+    "'(?i:[sdmt]|ll|ve|re)|" SLUICE_WORD R"(|\p{N}|)" SLUICE_SIGNS R"(|\s*[\r\n]|\s+(?!\S)|\s+)";
 constexpr char kSeedCoder[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr char kExaoneMoe[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+)";
+    SLUICE_CONTRACTION "|" SLUICE_WORD R"(|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|)" SLUICE_SPACES;
+constexpr char kExaoneMoe[] = SLUICE_CONTRACTION
+    R"(|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|)"
+    R"(\s*[\r\n]|\s+(?!\S)|\s+)";
 constexpr char kMinicpm5[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+    SLUICE_CONTRACTION "|" SLUICE_WORD R"(|\p{N}+|)" SLUICE_SIGNS "|" SLUICE_SPACES;
 constexpr char kBloom[] = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
 constexpr char kDigit[] = R"(\p{N})";
 constexpr char kDigits3[] = R"(\p{N}{1,3})";
@@ -51,16 +61,17 @@ constexpr char kCjkKana[] = "[一-龥぀-ゟ゠-ヿ]+";
 constexpr char kCjkHangul[] = "[一-龥ࠀ-一가-\xED\x9F\xBF]+";
 // The cased letters as DeepSeek's first tokenizer lists them.
 constexpr char kCasedLetters[] =
-    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-"
-    "Ჿᴀ-"
-    "ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\xE1\xBD\xBDᾀ-ᾴ"
-    "ᾶ-ᾼ\xE1\xBE\xBEῂ-ῄῆ-ῌῐ-\xE1\xBF\x93ῖ-\xE1\xBF\x9Bῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\xE2\x84\xA6ℨ\xE2\x84\xAA-"
-    "ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳ"
-    "Ꙁ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-"
-    "𑣟𞤀-"
-    "𞥃]+";
+    "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-"
+    "ᲺᲽ"
+    "-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\xE1\xBD\xBDᾀ-ᾴᾶ-ᾼ\xE1\xBE\xBEῂ-ῄῆ-"
+    "ῌῐ-"
+    "\xE1\xBF\x93ῖ-\xE1\xBF\x9Bῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\xE2\x84\xA6ℨ\xE2\x84\xAA-ℭ"
+    "ℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-"
+    "𐲲𐳀-𐳲𑢠-𑣟"
+    "𞤀-𞥃]+";
 constexpr char kYoutuScripts[] =
-    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-"
+    "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-"
+    "ゟ゠-"
     "ヿ]"
     "+";
 

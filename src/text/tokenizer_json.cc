@@ -16,9 +16,10 @@ namespace sluice {
 namespace {
 
 // \w+|[^\w\s]+ with the \w of UTS 18, which the reference uses for this one step.
-constexpr char kWords[] =
-    R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u24B6-\u24E9\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}\u200C\u200D]+|)"
-    R"([^\s\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u24B6-\u24E9\x{1F130}-\x{1F149}\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}\u200C\u200D]+)";
+#define SLUICE_UTS_WORD                                             \
+  R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\u24B6-\u24E9\x{1F130}-\x{1F149})" \
+  R"(\x{1F150}-\x{1F169}\x{1F170}-\x{1F189}\u200C\u200D)"
+constexpr char kWords[] = "[" SLUICE_UTS_WORD "]+|[^\\s" SLUICE_UTS_WORD "]+";
 
 using nlohmann::json;
 using text::BpeTokenizer;
