@@ -235,7 +235,7 @@ Status EngineCore::Load() {
 Status EngineCore::MakeExperts() {
   if (plan_.table.experts_total == 0) return {};
   if (!options_.route_trace_path.empty()) {
-    SLUICE_ASSIGN(trace_, RouteTrace::Open(options_.route_trace_path, map_.config.layers,
+    SLUICE_ASSIGN(trace_, RouteRecorder::Open(options_.route_trace_path, map_.config.layers,
                                            map_.config.moe.used, plan_.experts.slot_bytes));
   }
   ExpertStore::Context context;

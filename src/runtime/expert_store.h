@@ -41,7 +41,7 @@ class ExpertStore final : public ExpertRunner {
     int lookahead = 0;           // layers ahead, 0..2
     double lookahead_noise = 0;  // tests: share of guesses replaced by random ones
     uint64_t alignment = 4096;
-    RouteTrace* trace = nullptr;
+    RouteRecorder* trace = nullptr;
   };
   static Result<std::unique_ptr<ExpertStore>> Make(Context context);
   // Slots and ring, for registration with the queue.

@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-Result<std::unique_ptr<RouteTrace>> RouteTrace::Open(const std::string& path, uint32_t layers,
+Result<std::unique_ptr<RouteRecorder>> RouteRecorder::Open(const std::string& path, uint32_t layers,
                                                      uint32_t used, uint64_t expert_bytes) {
-  std::unique_ptr<RouteTrace> trace(new RouteTrace());
+  std::unique_ptr<RouteRecorder> trace(new RouteRecorder());
   trace->path_ = path;
   trace->layers_ = layers;
   trace->used_ = used;
@@ -26,15 +26,15 @@ Result<std::unique_ptr<RouteTrace>> RouteTrace::Open(const std::string& path, ui
   return trace;
 }
 
-RouteTrace::~RouteTrace() { (void)Close(); }
+RouteRecorder::~RouteRecorder() { (void)Close(); }
 
-void RouteTrace::Record(uint32_t layer, uint32_t rows, const MoeRows& moe) {
+void RouteRecorder::Record(uint32_t layer, uint32_t rows, const MoeRows& moe) {
   rows_ = rows;
   expert_[layer].assign(moe.expert, moe.expert + uint64_t{rows} * used_);
   weight_[layer].assign(moe.weight, moe.weight + uint64_t{rows} * used_);
 }
 
-void RouteTrace::WriteRow(int phase, uint32_t row, uint32_t layer) {
+void RouteRecorder::WriteRow(int phase, uint32_t row, uint32_t layer) {
   const uint16_t* expert = expert_[layer].data() + uint64_t{row} * used_;
   const float* weight = weight_[layer].data() + uint64_t{row} * used_;
   std::vector<uint32_t> order(used_);
@@ -49,7 +49,7 @@ void RouteTrace::WriteRow(int phase, uint32_t row, uint32_t layer) {
   }
 }
 
-void RouteTrace::Flush(int phase) {
+void RouteRecorder::Flush(int phase) {
   for (uint32_t row = 0; row < rows_; ++row, ++step_) {
     for (uint32_t layer = 0; layer < layers_; ++layer) {
       if (!expert_[layer].empty()) WriteRow(phase, row, layer);
@@ -58,7 +58,7 @@ void RouteTrace::Flush(int phase) {
   rows_ = 0;
 }
 
-Status RouteTrace::Close() {
+Status RouteRecorder::Close() {
   if (file_ == nullptr) return {};
   failed_ |= std::fclose(file_) != 0;
   file_ = nullptr;

@@ -17,11 +17,11 @@
 
 namespace sluice {
 
-class RouteTrace {
+class RouteRecorder {
  public:
-  static Result<std::unique_ptr<RouteTrace>> Open(const std::string& path, uint32_t layers,
+  static Result<std::unique_ptr<RouteRecorder>> Open(const std::string& path, uint32_t layers,
                                                   uint32_t used, uint64_t expert_bytes);
-  ~RouteTrace();
+  ~RouteRecorder();
 
   void Record(uint32_t layer, uint32_t rows, const MoeRows& moe);
   // The chunk is done: phase 0 prompt, 1 decode.
@@ -30,7 +30,7 @@ class RouteTrace {
   Status Close();
 
  private:
-  RouteTrace() = default;
+  RouteRecorder() = default;
   void WriteRow(int phase, uint32_t row, uint32_t layer);
 
   std::string path_;
