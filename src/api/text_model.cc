@@ -36,17 +36,6 @@ void MergeConfigSpecials(const nlohmann::json& config, nlohmann::json* json) {
   }
 }
 
-std::vector<std::string> ControlTexts(const Tokenizer& tokens) {
-  std::vector<std::string> texts;
-  std::string scratch;
-  for (TokenId id = 0; static_cast<uint32_t>(id) < tokens.vocab_size(); ++id) {
-    if (tokens.kind(id) != TokenKind::kControl) continue;
-    const std::string_view text = tokens.TokenText(id, true, &scratch);
-    if (!text.empty()) texts.emplace_back(text);
-  }
-  return texts;
-}
-
 RenderRequest MakeRequest(const std::string& messages_json, const RenderOptions& options,
                           const std::string& special_json) {
   RenderRequest request;
@@ -90,7 +79,6 @@ Result<std::unique_ptr<TextModel>> MakeTextModel(const ModelSource& source) {
     MergeConfigSpecials(source.folder->tokenizer_config, &specials);
   }
   impl->special_json = specials.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  impl->control_texts = ControlTexts(*impl->tokens);
   return std::make_unique<TextModel>(std::move(impl));
 }
 
@@ -125,8 +113,7 @@ Result<std::vector<TokenId>> TextModel::RenderIds(const std::string& messages_js
   SLUICE_TRY(impl_->Compile());
   SLUICE_ASSIGN(
       const std::vector<ChatTemplate::OwnedPiece> owned,
-      impl_->compiled->RenderPieces(MakeRequest(messages_json, options, impl_->special_json),
-                                    impl_->control_texts));
+      impl_->compiled->RenderPieces(MakeRequest(messages_json, options, impl_->special_json)));
   std::vector<TextPiece> pieces;
   pieces.reserve(owned.size());
   for (const ChatTemplate::OwnedPiece& piece : owned) pieces.push_back({piece.kind, piece.text});

@@ -22,7 +22,6 @@ struct TextModel::Impl {
   std::unique_ptr<Tokenizer> tokens;
   std::string template_source;
   std::string special_json = "{}";
-  std::vector<std::string> control_texts;  // tokens that message text must never become
   mutable std::mutex mutex;
   mutable std::optional<ChatTemplate> compiled;
 
