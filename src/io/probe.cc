@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 
 namespace sluice {
 namespace {
@@ -21,7 +22,7 @@ class Places {
   Places(const File& file, uint64_t request_bytes, uint64_t alignment, uint64_t seed)
       : file_(file),
         request_bytes_(request_bytes),
-        alignment_(std::max<uint64_t>(alignment, 4096)),
+        alignment_(std::max<uint64_t>(alignment, PageBytes())),
         state_(seed * 2 + 1) {}
 
   uint64_t Next() {
@@ -50,7 +51,7 @@ struct Buffers {
     void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     base = p == MAP_FAILED ? nullptr : static_cast<uint8_t*>(p);
     // Page faults belong to no device.
-    for (uint64_t at = 0; base != nullptr && at < bytes; at += 4096)
+    for (uint64_t at = 0; base != nullptr && at < bytes; at += PageBytes())
       static_cast<volatile uint8_t*>(base)[at] = 0;
   }
   ~Buffers() {
@@ -108,7 +109,7 @@ Result<BandwidthProbe> MeasureReadBandwidth(const File& file,
   const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
   std::vector<ReadRequest> requests(static_cast<size_t>(std::max(deepest, 1)));
   BandwidthProbe probe;
-  const uint64_t request_bytes = AlignUp(options.request_bytes, 4096);
+  const uint64_t request_bytes = AlignUp(options.request_bytes, PageBytes());
   const double slice = options.seconds_max / static_cast<double>(options.depths.size() * kRounds);
   for (int depth : options.depths) probe.samples.push_back({std::max(depth, 1), 0, 0, 0});
   for (int round = 0; round < kRounds; ++round) {

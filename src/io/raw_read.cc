@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "base/cpu.h"
 #include "base/log.h"
 
 namespace sluice {
@@ -81,9 +82,11 @@ Status FinishBuffered(const RawRead& read, const Piece& piece, uint64_t got) {
   got = ReadLoop(read, piece.file->fd(), piece, from, piece.valid, 1, &error);
   // The page cache counts against the process's memory cgroup: weights that were copied out leave
   // it.
-  const uint64_t start = AlignDown(piece.offset + from, 4096);
+  const uint64_t page_bytes = PageBytes();
+  const uint64_t start = AlignDown(piece.offset + from, page_bytes);
   posix_fadvise(piece.file->fd(), static_cast<off_t>(start),
-                static_cast<off_t>(AlignUp(piece.offset + got, 4096) - start), POSIX_FADV_DONTNEED);
+                static_cast<off_t>(AlignUp(piece.offset + got, page_bytes) - start),
+                POSIX_FADV_DONTNEED);
   if (got >= piece.valid) return Status();
   return ReadError(piece.file->path(), piece.offset, piece.valid, got, error);
 }

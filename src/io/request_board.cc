@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/cpu.h"
 #include "base/limits.h"
 
 namespace sluice {
@@ -88,7 +89,7 @@ void RequestBoard::Submit(ReadRequest* request) {
     return;
   }
   const uint64_t pieces = (request->length + piece_bytes_max_ - 1) / piece_bytes_max_;
-  const uint64_t granule = std::max<uint64_t>(alignment_, 4096);
+  const uint64_t granule = std::max<uint64_t>(alignment_, PageBytes());
   slot.piece_bytes = AlignUp((request->length + pieces - 1) / pieces, granule);
   Append(QueueOf(slot), index);
 }

@@ -23,7 +23,7 @@ using testing::FaultPlan;
 using testing::HoldsPattern;
 using testing::ScratchFile;
 
-constexpr uint64_t kFileBytes = 5 * kMiB + 12345;  // the last block is a partial one
+constexpr uint64_t kFileBytes = 3 * kMiB + 12345;  // the last block is a partial one
 
 struct Backend {
   const char* name;
@@ -189,7 +189,7 @@ TEST_P(QueueSuite, ReadingGoesOnWhileTheOwnerComputes) {
   if (name == "Memory" || name == "Slow")
     GTEST_SKIP() << "SKIP: this double works in Poll and Wait only";
   ReadRequest request;
-  request.length = 5 * kMiB;
+  request.length = 3 * kMiB;
   request.buffer = buffer_.data();
   // The owner calls nothing meanwhile, so one look at the end must find the request finished. A
   // longer second try forgives a busy machine, not a queue that stands still.
@@ -237,7 +237,7 @@ TEST_P(QueueSuite, WaitingForAStrangerDoesNotHang) {
 }
 
 TEST_P(QueueSuite, CancelledRequestsAreNotReadAndTheRestIs) {
-  std::vector<ReadRequest> requests(64);
+  std::vector<ReadRequest> requests(48);
   for (size_t i = 0; i < requests.size(); ++i) {
     requests[i].offset = i * 64 * kKiB;
     requests[i].length = 64 * kKiB;
@@ -260,8 +260,8 @@ TEST_P(QueueSuite, CancelledRequestsAreNotReadAndTheRestIs) {
 }
 
 TEST_P(QueueSuite, DestructionWaitsForTheKernel) {
-  for (int round = 0; round < 5; ++round) {
-    auto requests = std::make_unique<std::vector<ReadRequest>>(40);
+  for (int round = 0; round < 4; ++round) {
+    auto requests = std::make_unique<std::vector<ReadRequest>>(20);
     for (size_t i = 0; i < requests->size(); ++i) {
       (*requests)[i].offset = i * 128 * kKiB;
       (*requests)[i].length = 128 * kKiB;
@@ -271,8 +271,8 @@ TEST_P(QueueSuite, DestructionWaitsForTheKernel) {
     if (round % 2) queue_->Poll();
     queue_.reset();
     requests.reset();
-    memset(buffer_.data(), 0, 40 * 128 * kKiB);
-    for (uint64_t i = 0; i < 40 * 128 * kKiB; i += 512)
+    memset(buffer_.data(), 0, 20 * 128 * kKiB);
+    for (uint64_t i = 0; i < 20 * 128 * kKiB; i += 512)
       ASSERT_EQ(buffer_.data()[i], 0) << "written after the end";
     Make();
   }
