@@ -24,7 +24,7 @@ struct EngineOptions {
   int threads = 0;             // 0: performance cores
   std::vector<int> cpus;       // pin threads to these
   KvType kv = KvType::kAuto;
-  ActType act = ActType::kQ8;
+  ActType act = ActType::kAuto;
   IoMode io = IoMode::kAuto;
   int lookahead = -1;          // -1: the default
   bool mlock = false;

@@ -86,8 +86,9 @@ void AddPlanArgs(Args* args, EngineOptions* o) {
       "--kv", "auto|f32|f16|q8|k8v4", [o](int i) { o->kv = static_cast<KvType>(i); },
       "format of the KV cache; q8 and k8v4 change the answer a little");
   args->Choice(
-      "--act", "q8|f32", [o](int i) { o->act = static_cast<ActType>(i); },
-      "activations in int8, or the float reference mode");
+      "--act", "q8|f32|q16|auto", [o](int i) { o->act = static_cast<ActType>(i); },
+      "activations in int8, in floats (the reference mode), or in two int8 planes (the default of "
+      "small models)");
   args->Int("--lookahead", &o->lookahead, 0, 64, "read ahead this far (0: not at all)");
 }
 

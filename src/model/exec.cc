@@ -33,6 +33,7 @@ ActBuffer::Part PlacePart(Arena* arena, ActFormat format, uint32_t rows, uint32_
 }  // namespace
 
 uint64_t ActBuffer::Bytes(uint32_t rows, uint32_t cols, uint32_t formats) {
+  if ((formats & kTwoPlanes) != 0) rows *= 2;
   uint64_t bytes = 0;
   for (ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
     if (Wants(formats, format)) bytes += PartBytes(format, rows, cols);
@@ -41,6 +42,7 @@ uint64_t ActBuffer::Bytes(uint32_t rows, uint32_t cols, uint32_t formats) {
 }
 
 ActBuffer ActBuffer::Place(Arena* arena, uint32_t rows, uint32_t cols, uint32_t formats) {
+  if ((formats & kTwoPlanes) != 0) rows *= 2;
   ActBuffer buffer;
   buffer.rows = rows;
   buffer.cols = cols;
@@ -61,20 +63,36 @@ ActRows Exec::Prepare(ActFormat format, const float* x, uint64_t x_stride, uint3
   acts.f32_stride = x_stride;
   if (format == ActFormat::kF32) return acts;
   const ActBuffer::Part& part = buffer.part(format);
-  const uint64_t scales = ActScales(format, cols), sums = ActSums(format, cols);
   For(rows, 4, [&](uint32_t begin, uint32_t end) {
-    for (uint32_t t = begin; t < end; ++t) {
-      ops_->quantize(format, x + t * x_stride, cols, part.q + uint64_t{t} * cols,
-                     part.scale + t * scales, part.sums + t * sums);
-    }
+    for (uint32_t t = begin; t < end; ++t) QuantizeRow(format, x + t * x_stride, cols, buffer, t);
   });
+  acts.rows = rows * planes_;
   acts.q = part.q;
   acts.scale = part.scale;
   acts.sums = part.sums;
   acts.q_stride = cols;
-  acts.scale_stride = scales;
-  acts.sums_stride = sums;
+  acts.scale_stride = ActScales(format, cols);
+  acts.sums_stride = ActSums(format, cols);
   return acts;
+}
+
+void Exec::QuantizeRow(ActFormat format, const float* x, uint32_t n, const ActBuffer& buffer,
+                       uint64_t row) const {
+  const ActBuffer::Part& part = buffer.part(format);
+  const uint64_t scales = ActScales(format, n), sums = ActSums(format, n), at = row * planes_;
+  int8_t* q = part.q + at * n;
+  float* scale = part.scale + at * scales;
+  ops_->quantize(format, x, n, q, scale, part.sums + at * sums);
+  if (planes_ == 1) return;
+  // The second plane, block by block: what the first one rounded away.
+  const uint32_t block = n / static_cast<uint32_t>(scales);
+  float rest[256];
+  for (uint32_t b = 0; b < scales; ++b) {
+    for (uint32_t i = 0; i < block; ++i)
+      rest[i] = x[b * block + i] - scale[b] * static_cast<float>(q[b * block + i]);
+    ops_->quantize(format, rest, block, q + n + b * block, scale + scales + b,
+                   part.sums + (at + 1) * sums + b * (sums / scales));
+  }
 }
 
 void Exec::Project(const ActBuffer& buffer, const float* x, uint64_t x_stride, uint32_t rows,
@@ -125,8 +143,41 @@ void Exec::Run(std::span<const MatmulJob> jobs) {
     size_t i = 0;
     while (first[i + 1] <= static_cast<uint32_t>(part)) ++i;
     const uint32_t begin = (static_cast<uint32_t>(part) - first[i]) * grain[i];
-    ops_->matmul(jobs[i].args, begin, std::min(begin + grain[i], jobs[i].rows));
+    RunPart(jobs[i], begin, std::min(begin + grain[i], jobs[i].rows));
   });
+}
+
+void Exec::RunPart(const MatmulJob& job, uint32_t begin, uint32_t end) const {
+  const MatmulArgs& args = job.args;
+  if (planes_ == 1 || args.x.format == ActFormat::kF32) return ops_->matmul(args, begin, end);
+  // Both planes of a few rows into a corner of the stack, then their sum to its place.
+  constexpr uint32_t kRows = 16;
+  constexpr uint32_t kTokens = 64;
+  float both[2 * kTokens * kRows];
+  const uint32_t tokens = args.x.rows / 2;
+  for (uint32_t first = 0; first < tokens; first += kTokens) {
+    const uint32_t n = std::min(kTokens, tokens - first);
+    MatmulArgs part = args;
+    part.bias = nullptr;
+    part.x.rows = 2 * n;
+    part.x.q += 2 * first * args.x.q_stride;
+    part.x.scale += 2 * first * args.x.scale_stride;
+    part.x.sums += 2 * first * args.x.sums_stride;
+    part.out_stride = kRows;
+    for (uint32_t row = begin; row < end; row += kRows) {
+      const uint32_t rows = std::min(kRows, end - row);
+      part.weights = args.weights + row * args.row_bytes;
+      part.out = both;
+      ops_->matmul(part, 0, rows);
+      for (uint32_t t = 0; t < n; ++t) {
+        float* out = args.out + (first + t) * args.out_stride + row;
+        for (uint32_t r = 0; r < rows; ++r) {
+          const float sum = both[2 * t * kRows + r] + both[(2 * t + 1) * kRows + r];
+          out[r] = args.bias == nullptr ? sum : sum + args.bias[row + r];
+        }
+      }
+    }
+  }
 }
 
 void Exec::For(uint32_t n, uint32_t grain, FunctionRef<void(uint32_t, uint32_t)> fn) {

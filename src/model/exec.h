@@ -20,6 +20,9 @@ namespace sluice {
 
 // Room for activation rows quantised to int8, in the formats a model's weights ask for.
 struct ActBuffer {
+  // A bit of `formats` beside those of ActFormat: each token has two rows, the second one holding
+  // the rounding error of the first, quantised with its own scales.
+  static constexpr uint32_t kTwoPlanes = 1u << 7;
   struct Part {
     int8_t* q = nullptr;
     float* scale = nullptr;
@@ -49,11 +52,16 @@ struct MatmulJob {
 
 class Exec {
  public:
-  Exec(const Ops* ops, ThreadPool* pool, bool float_act)
-      : ops_(ops), pool_(pool), float_act_(float_act) {}
+  Exec(const Ops* ops, ThreadPool* pool, bool float_act, bool two_planes)
+      : ops_(ops), pool_(pool), float_act_(float_act), planes_(two_planes ? 2 : 1) {}
 
   const Ops& ops() const { return *ops_; }
   bool float_act() const { return float_act_; }
+  // Rows of an ActBuffer that one token takes.
+  uint32_t planes() const { return planes_; }
+  // Quantises one token into buffer row(s) of `row`; all planes.
+  void QuantizeRow(ActFormat format, const float* x, uint32_t n, const ActBuffer& buffer,
+                   uint64_t row) const;
   ActFormat FormatFor(WeightType type) const {
     return float_act_ ? ActFormat::kF32 : ActFormatOf(type);
   }
@@ -73,6 +81,9 @@ class Exec {
   static constexpr size_t kJobsMax = 64;
   void Run(std::span<const MatmulJob> jobs);
 
+  // One part of a region: weight rows [begin, end) of a job, summing the planes of each token.
+  void RunPart(const MatmulJob& job, uint32_t begin, uint32_t end) const;
+
   // fn(begin, end) over disjoint ranges of [0, n); inline when n < grain * 2.
   void For(uint32_t n, uint32_t grain, FunctionRef<void(uint32_t begin, uint32_t end)> fn);
 
@@ -88,6 +99,7 @@ class Exec {
   const Ops* ops_;
   ThreadPool* pool_;
   bool float_act_;
+  uint32_t planes_;
   void (*idle_hook_)(void*) = nullptr;
   void* idle_argument_ = nullptr;
 };

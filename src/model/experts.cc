@@ -6,17 +6,18 @@
 namespace sluice {
 namespace {
 
-void CopyRow(ActFormat format, const ActBuffer& from, uint64_t row, const ActBuffer& to,
-             uint64_t at, uint32_t cols) {
+void CopyRow(const Exec& exec, ActFormat format, const ActBuffer& from, uint64_t row,
+             const ActBuffer& to, uint64_t at, uint32_t cols) {
   const ActBuffer::Part &a = from.part(format), &b = to.part(format);
-  const uint64_t scales = ActScales(format, cols), sums = ActSums(format, cols);
-  std::copy_n(a.q + row * cols, cols, b.q + at * cols);
+  const uint64_t planes = exec.planes(), q = planes * cols,
+                 scales = planes * ActScales(format, cols), sums = planes * ActSums(format, cols);
+  std::copy_n(a.q + row * q, q, b.q + at * q);
   std::copy_n(a.scale + row * scales, scales, b.scale + at * scales);
   std::copy_n(a.sums + row * sums, sums, b.sums + at * sums);
 }
 
-ActRows View(ActFormat format, const ActBuffer& buffer, const float* f32, uint64_t row,
-             uint32_t rows, uint32_t cols) {
+ActRows View(const Exec& exec, ActFormat format, const ActBuffer& buffer, const float* f32,
+             uint64_t row, uint32_t rows, uint32_t cols) {
   ActRows x;
   x.format = format;
   x.rows = rows;
@@ -27,28 +28,29 @@ ActRows View(ActFormat format, const ActBuffer& buffer, const float* f32, uint64
     return x;
   }
   const ActBuffer::Part& part = buffer.part(format);
+  x.rows = rows * exec.planes();
   x.q_stride = cols;
   x.scale_stride = ActScales(format, cols);
   x.sums_stride = ActSums(format, cols);
-  x.q = part.q + row * x.q_stride;
-  x.scale = part.scale + row * x.scale_stride;
-  x.sums = part.sums + row * x.sums_stride;
+  x.q = part.q + row * exec.planes() * x.q_stride;
+  x.scale = part.scale + row * exec.planes() * x.scale_stride;
+  x.sums = part.sums + row * exec.planes() * x.sums_stride;
   return x;
 }
 
 // The input rows of a task in a format: in place for a single row, gathered otherwise.
-ActRows Input(ActFormat format, const ModelConfig& c, const MoeRows& in, const ExpertScratch& s,
-              const ExpertTask& task, uint64_t base) {
-  if (task.n == 1) return View(format, in.in_act, in.in, task.rows[0], 1, c.hidden);
+ActRows Input(const Exec& exec, ActFormat format, const ModelConfig& c, const MoeRows& in,
+              const ExpertScratch& s, const ExpertTask& task, uint64_t base) {
+  if (task.n == 1) return View(exec, format, in.in_act, in.in, task.rows[0], 1, c.hidden);
   for (uint32_t i = 0; i < task.n; ++i) {
     if (format == ActFormat::kF32) {
       std::copy_n(in.in + uint64_t{task.rows[i]} * c.hidden, c.hidden,
                   s.gather + (base + i) * c.hidden);
     } else {
-      CopyRow(format, in.in_act, task.rows[i], s.gather_act, base + i, c.hidden);
+      CopyRow(exec, format, in.in_act, task.rows[i], s.gather_act, base + i, c.hidden);
     }
   }
-  return View(format, s.gather_act, s.gather, base, task.n, c.hidden);
+  return View(exec, format, s.gather_act, s.gather, base, task.n, c.hidden);
 }
 
 MatmulJob Job(const Matrix& w, const ActRows& x, const float* bias, float* out,
@@ -78,9 +80,7 @@ void Activate(Exec& exec, const ModelConfig& c, const ExpertScratch& s, uint32_t
       }
       for (ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
         if (((formats >> static_cast<uint32_t>(format)) & 1u) == 0) continue;
-        const ActBuffer::Part& p = s.act.part(format);
-        ops.quantize(format, gate, ff, p.q + i * ff, p.scale + i * ActScales(format, ff),
-                     p.sums + i * ActSums(format, ff));
+        exec.QuantizeRow(format, gate, ff, s.act, i);
       }
     }
   });
@@ -119,8 +119,8 @@ void RunExperts(Exec& exec, const ModelConfig& c, const MoeRows& in, const Exper
   for (const ExpertTask& task : tasks) {
     const ActFormat gate_format = exec.FormatFor(task.w.gate.type),
                     up_format = exec.FormatFor(task.w.up.type);
-    const ActRows x = Input(gate_format, c, in, s, task, base);
-    const ActRows y = up_format == gate_format ? x : Input(up_format, c, in, s, task, base);
+    const ActRows x = Input(exec, gate_format, c, in, s, task, base);
+    const ActRows y = up_format == gate_format ? x : Input(exec, up_format, c, in, s, task, base);
     jobs[n++] = Job(task.w.gate, x, task.w.gate_bias, s.gate + uint64_t{base} * ff, ff);
     jobs[n++] = Job(task.w.up, y, task.w.up_bias, s.up + uint64_t{base} * ff, ff);
     down_formats |= 1u << static_cast<uint32_t>(exec.FormatFor(task.w.down.type));
@@ -131,7 +131,7 @@ void RunExperts(Exec& exec, const ModelConfig& c, const MoeRows& in, const Exper
   n = 0;
   base = 0;
   for (const ExpertTask& task : tasks) {
-    const ActRows x = View(exec.FormatFor(task.w.down.type), s.act, s.gate, base, task.n, ff);
+    const ActRows x = View(exec, exec.FormatFor(task.w.down.type), s.act, s.gate, base, task.n, ff);
     jobs[n++] = Job(task.w.down, x, task.w.down_bias, task.out, c.hidden);
     base += task.n;
   }

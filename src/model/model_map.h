@@ -1,8 +1,9 @@
 // ModelMap: every weight of a model by role, as extents; the bridge from files to units.
 //
-// Contract: plain data. BindModel checks presence and shape of every tensor the architecture needs and
-// names the tensor that is missing or misfit (kBadModel). Fused tensors (attn_qkv, gate_up) become row
-// slices of one extent. Matrices stay in file layout; vectors are small and are converted to f32 when loaded.
+// Contract: plain data. BindModel checks presence and shape of every tensor the architecture needs
+// and names the tensor that is missing or misfit (kBadModel). Fused tensors (attn_qkv, gate_up)
+// become row slices of one extent. Matrices stay in file layout; vectors are small and are
+// converted to f32 when loaded.
 #pragma once
 
 #include <array>
@@ -21,23 +22,61 @@ struct GgufFileSet;
 struct HfFolder;
 
 enum class MatrixRole : uint8_t {
-  kQ, kK, kV, kO,                  // attention; kQ of gated attention has q|gate interleaved per head
-  kGate, kUp, kDown,               // dense MLP
-  kRouter,                         // [experts, hidden]
-  kSharedGate, kSharedUp, kSharedDown,
-  kDeltaQkv, kDeltaZ, kDeltaBeta, kDeltaAlpha, kDeltaBa, kDeltaQkvz, kDeltaOut,
-  kMlaQa, kMlaQb, kMlaKvA, kMlaKB, kMlaVB, kMlaKvB,
+  kQ,  // attention; of gated attention q|gate interleaved per head
+  kK,
+  kV,
+  kO,
+  kGate,  // dense MLP
+  kUp,
+  kDown,
+  kRouter,      // [experts, hidden]
+  kSharedGate,  // shared expert
+  kSharedUp,
+  kSharedDown,
+  kDeltaQkv,  // DeltaNet; kDeltaQkvz and kDeltaBa are grouped per key head (DeltaNetConfig)
+  kDeltaZ,
+  kDeltaBeta,
+  kDeltaAlpha,
+  kDeltaBa,
+  kDeltaQkvz,
+  kDeltaOut,
+  kMlaQa,  // latent attention
+  kMlaQb,
+  kMlaKvA,
+  kMlaKB,   // [heads * kv_rank, nope]: per head B_k transposed
+  kMlaVB,   // [heads * value, kv_rank]
+  kMlaKvB,  // [heads * (nope + value), kv_rank]: per head B_k, B_v
   kCount,
 };
 
 enum class VectorRole : uint8_t {
-  kAttnNorm, kFfnNorm, kPostAttnNorm, kPostFfnNorm, kQNorm, kKNorm,
-  kQBias, kKBias, kVBias, kOBias, kSinks,
-  kGateBias, kUpBias, kDownBias, kRouterBias, kSharedExpertGate,  // kSharedExpertGate [hidden]
-  kConv, kDeltaA, kDeltaDt, kDeltaNorm,                           // kConv [channels, kernel]
-  kMlaQaNorm, kMlaKvANorm,
-  kExpertGateBias, kExpertUpBias, kExpertDownBias,                // [experts, n]
-  kExpertGateUpBias,  // [experts, 2 n]: rows in the order of ExpertSpec's part[0] (interleaved but for kPlain)
+  kAttnNorm,
+  kFfnNorm,
+  kPostAttnNorm,
+  kPostFfnNorm,
+  kQNorm,
+  kKNorm,
+  kQBias,
+  kKBias,
+  kVBias,
+  kOBias,
+  kSinks,
+  kGateBias,
+  kUpBias,
+  kDownBias,
+  kRouterBias,
+  kSharedExpertGate,  // kSharedExpertGate [hidden]
+  kConv,
+  kDeltaA,
+  kDeltaDt,
+  kDeltaNorm,  // kConv [channels, kernel]
+  kMlaQaNorm,
+  kMlaKvANorm,
+  kExpertGateBias,
+  kExpertUpBias,
+  kExpertDownBias,    // [experts, n]
+  kExpertGateUpBias,  // [experts, 2 n]: rows in the order of ExpertSpec's part[0] (interleaved but
+                      // for kPlain)
   kCount,
 };
 
@@ -47,7 +86,7 @@ enum class VectorTransform : uint8_t { kNone, kPlusOne, kNegExp /* -exp(v): A_lo
 struct MatrixSpec {
   std::string name;  // tensor name in the file
   WeightType type = WeightType::kF32;
-  Extent extent;     // exactly rows * row_bytes
+  Extent extent;  // exactly rows * row_bytes
   uint32_t rows = 0, cols = 0;
   uint64_t row_bytes = 0;
 };
@@ -61,8 +100,8 @@ struct VectorSpec {
 };
 
 // The routed experts of one layer: expert e of part p is the run
-// [part[p].extent.offset + e * stride, + bytes). part rows/cols are those of one expert. Where an expert's
-// matrices are separate tensors (HF), `each` lists them and stride is unused.
+// [part[p].extent.offset + e * stride, + bytes). part rows/cols are those of one expert. Where an
+// expert's matrices are separate tensors (HF), `each` lists them and stride is unused.
 struct ExpertPart {
   MatrixSpec first;     // expert 0 (extent.bytes of one expert)
   uint64_t stride = 0;  // bytes from expert e to e + 1
@@ -74,10 +113,12 @@ struct ExpertPart {
 };
 // How an expert's bytes must be read to become the canonical gate/up/down matrices.
 enum class ExpertLayout : uint8_t {
-  kPlain,            // gate, up, down as matrices [ff, hidden], [ff, hidden], [hidden, ff]
-  kInterleaved,      // HF gpt-oss: gate = even rows, up = odd rows of part[0] (part[1] unused)
-  kTransposed,       // HF gpt-oss unquantised: part[0] [hidden, 2 ff], part[2] [ff, hidden], interleaved columns
-  kHfMxfp4,          // HF gpt-oss MXFP4: blocks and scales tensors apart, nibbles pairwise, rows interleaved
+  kPlain,        // gate, up, down as matrices [ff, hidden], [ff, hidden], [hidden, ff]
+  kInterleaved,  // HF gpt-oss: gate = even rows, up = odd rows of part[0] (part[1] unused)
+  kTransposed,  // HF gpt-oss unquantised: part[0] [hidden, 2 ff], part[2] [ff, hidden], interleaved
+                // columns
+  kHfMxfp4,     // HF gpt-oss MXFP4: blocks and scales tensors apart, nibbles pairwise, rows
+                // interleaved
 };
 struct ExpertSpec {
   ExpertLayout layout = ExpertLayout::kPlain;
@@ -90,22 +131,27 @@ struct LayerMap {
   std::array<std::optional<VectorSpec>, static_cast<size_t>(VectorRole::kCount)> vector;
   std::optional<ExpertSpec> experts;
 
-  const std::optional<MatrixSpec>& Get(MatrixRole r) const { return matrix[static_cast<size_t>(r)]; }
-  const std::optional<VectorSpec>& Get(VectorRole r) const { return vector[static_cast<size_t>(r)]; }
+  const std::optional<MatrixSpec>& Get(MatrixRole r) const {
+    return matrix[static_cast<size_t>(r)];
+  }
+  const std::optional<VectorSpec>& Get(VectorRole r) const {
+    return vector[static_cast<size_t>(r)];
+  }
 };
 
 struct ModelMap {
   ModelConfig config;
   Catalog catalog;
-  MatrixSpec embedding;               // [vocab, hidden]
-  MatrixSpec head;                    // [vocab, hidden]; the embedding's extent when tied
+  MatrixSpec embedding;  // [vocab, hidden]
+  MatrixSpec head;       // [vocab, hidden]; the embedding's extent when tied
   VectorSpec output_norm;
   std::optional<VectorSpec> rope_factors;  // llama3 divisors [dims/2] from GGUF
   std::vector<LayerMap> layers;
-  std::vector<std::string> skipped;   // tensors that are known and not used (MTP, vision): a notice
+  std::vector<std::string> skipped;  // tensors that are known and not used (MTP, vision): a notice
 };
 
-// The set's catalog moves into the map; its header (metadata for the tokenizer) stays with the caller.
+// The set's catalog moves into the map; its header (metadata for the tokenizer) stays with the
+// caller.
 Result<ModelMap> BindGguf(GgufFileSet&& set, const std::string& name);
 Result<ModelMap> BindHf(HfFolder&& folder);
 

@@ -156,13 +156,10 @@ static void KeepInput(Forward& f) {
     std::copy(f.a.h, f.a.h + uint64_t{f.t.rows} * hidden, rows.in + first * hidden);
   }
   for (ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
-    const ActBuffer::Part& part = rows.in_act.part(format);
-    if (part.q == nullptr) continue;
+    if (rows.in_act.part(format).q == nullptr) continue;
     f.exec().For(f.t.rows, 4, [&](uint32_t begin, uint32_t end) {
       for (uint64_t i = begin; i < end; ++i) {
-        f.exec().ops().quantize(format, f.a.h + i * hidden, hidden, part.q + (first + i) * hidden,
-                                part.scale + (first + i) * ActScales(format, hidden),
-                                part.sums + (first + i) * ActSums(format, hidden));
+        f.exec().QuantizeRow(format, f.a.h + i * hidden, hidden, rows.in_act, first + i);
       }
     });
   }

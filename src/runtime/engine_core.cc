@@ -133,8 +133,8 @@ Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
   const ProcessMemory process = ReadProcessMemory();
   PlanInput plan;
   plan.map = &core->map_;
-  plan.float_act = options.act == ActType::kF32;
-  plan.kv = ChooseKv(options.kv, plan.float_act, core->map_);
+  plan.act = options.act;
+  plan.kv = ChooseKv(options.kv, options.act == ActType::kF32, core->map_);
   plan.context =
       options.context > 0
           ? options.context
@@ -236,7 +236,7 @@ Status EngineCore::MakeExperts() {
   if (plan_.table.experts_total == 0) return {};
   if (!options_.route_trace_path.empty()) {
     SLUICE_ASSIGN(trace_, RouteRecorder::Open(options_.route_trace_path, map_.config.layers,
-                                           map_.config.moe.used, plan_.experts.slot_bytes));
+                                              map_.config.moe.used, plan_.experts.slot_bytes));
   }
   ExpertStore::Context context;
   context.map = &map_;

@@ -29,7 +29,8 @@ constexpr uint32_t kKeepRowsMax =
 constexpr uint32_t kScratchRowsMax = 256;
 constexpr uint32_t kExpertRingMax =
     8;  // transient slots: enough reads in flight for a sweep at disk speed
-constexpr uint64_t kSamplerBytesPerToken = 16;  // of the vocabulary: candidate list and penalties
+constexpr uint64_t kTwoPlanesActiveMax = 512 * kMiB;  // weights a token passes through
+constexpr uint64_t kSamplerBytesPerToken = 20;  // of the vocabulary: candidate list and penalties
 
 struct Sizes {
   uint32_t chunk = 0, tile = 0, logits_rows = 1;
@@ -83,6 +84,7 @@ class Planner {
   void Describe(MemoryPlan* plan) const;
   void Predict(Plan* table) const;
   Status TooSmall() const;
+  bool float_act() const { return in_.act == ActType::kF32; }
 
   const PlanInput& in_;
   const ModelMap& map_;
@@ -103,7 +105,7 @@ void Planner::Prepare() {
   base_.alignment = in_.alignment;
   const auto add_format = [&](WeightType type) {
     base_.act_formats |=
-        1u << static_cast<uint32_t>(in_.float_act ? ActFormat::kF32 : ActFormatOf(type));
+        1u << static_cast<uint32_t>(float_act() ? ActFormat::kF32 : ActFormatOf(type));
   };
   for (const LayerMap& layer : map_.layers) {
     const std::vector<const MatrixSpec*> matrices = LayerMatrices(layer);
@@ -130,6 +132,10 @@ void Planner::Prepare() {
   base_.embed_buffer_bytes = AlignUp(map_.embedding.row_bytes, in_.alignment) + in_.alignment;
   base_.embed_buffers = std::min<uint32_t>(64, in_.context);
   PrepareExperts();
+  // Small models lose most by rounding and have the compute to spare (docs/decisions/0004).
+  const bool two = in_.act == ActType::kQ16 ||
+                   (in_.act == ActType::kAuto && active_bytes_ < kTwoPlanesActiveMax);
+  if (two) base_.act_formats |= ActBuffer::kTwoPlanes;
 }
 
 void Planner::PrepareExperts() {
@@ -166,7 +172,7 @@ ExpertPlan Planner::ExpertSizes(const Sizes& s) const {
   if (experts_total_ == 0) return e;
   e.keep_rows = std::min(kKeepRowsMax, s.chunk);
   e.scratch_rows = std::max(e.keep_rows * c_.moe.used, std::min(kScratchRowsMax, s.chunk));
-  e.scratch_bytes = ExpertScratch::Bytes(c_, e.scratch_rows, base_.act_formats, in_.float_act);
+  e.scratch_bytes = ExpertScratch::Bytes(c_, e.scratch_rows, base_.act_formats, float_act());
   e.keep_bytes = uint64_t{e.scratch_rows} * c_.hidden * 4 + 64;
   return e;
 }

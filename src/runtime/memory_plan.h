@@ -21,7 +21,7 @@ namespace sluice {
 struct PlanInput {
   const ModelMap* map = nullptr;
   KvFormat kv = KvFormat::kF16;
-  bool float_act = false;
+  ActType act = ActType::kAuto;
   uint32_t context = 0;  // tokens, > 0
   uint32_t chunk = 0;    // 0: chosen
   uint64_t budget_bytes = 0;

@@ -40,7 +40,8 @@ struct StepLoop::Hash {
 
 StepLoop::StepLoop(const Context& context)
     : c_(context),
-      exec_(context.ops, context.pool, context.float_act),
+      exec_(context.ops, context.pool, context.float_act,
+            (context.plan->act_formats & ActBuffer::kTwoPlanes) != 0),
       forward_(context.map->config, context.plan->kv, context.plan->state, &exec_, &buffers_,
                &moe_),
       hash_(std::make_unique<Hash>()) {}
