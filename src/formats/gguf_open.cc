@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/limits.h"
 #include "base/log.h"
@@ -99,13 +100,15 @@ Result<ShardId> IdentifyShard(const GgufMetadata& metadata, const std::string& p
   return id;
 }
 
+// A shard that is not there is the set's fault (kBadModel); one that cannot be read stays an I/O
+// error.
 Result<OpenedFile> OpenShard(const std::string& path, uint32_t number, uint32_t count) {
-  Result<OpenedFile> opened = OpenOne(path);
-  if (opened.ok() || opened.status().code() != Code::kIo) return opened;
-  return Status(
-      Code::kBadModel,
-      fmt::format("cannot read shard {} of {}: {}", number, count, opened.status().what()), path,
-      "a split model needs all its files in one folder");
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return Status(Code::kBadModel, fmt::format("shard {} of {} is missing", number, count), path,
+                  "a split model needs all its files in one folder");
+  }
+  return OpenOne(path);
 }
 
 Status AppendShard(OpenedFile&& shard, const std::string& path, uint32_t index,

@@ -54,29 +54,28 @@ enum class VectorRole : uint8_t {
   kFfnNorm,
   kPostAttnNorm,
   kPostFfnNorm,
-  kQNorm,
+  kQNorm,  // [head_dim], or [heads * head_dim] (olmoe)
   kKNorm,
   kQBias,
   kKBias,
   kVBias,
   kOBias,
-  kSinks,
+  kSinks,  // [heads]
   kGateBias,
   kUpBias,
   kDownBias,
-  kRouterBias,
-  kSharedExpertGate,  // kSharedExpertGate [hidden]
-  kConv,
-  kDeltaA,
+  kRouterBias,        // [experts]
+  kSharedExpertGate,  // [hidden]
+  kConv,              // [channels, kernel]
+  kDeltaA,            // [value_heads], -exp(A_log) after its transform
   kDeltaDt,
-  kDeltaNorm,  // kConv [channels, kernel]
+  kDeltaNorm,  // [value_dim]
   kMlaQaNorm,
   kMlaKvANorm,
-  kExpertGateBias,
+  kExpertGateBias,  // [experts, n], also the next two
   kExpertUpBias,
-  kExpertDownBias,    // [experts, n]
-  kExpertGateUpBias,  // [experts, 2 n]: rows in the order of ExpertSpec's part[0] (interleaved but
-                      // for kPlain)
+  kExpertDownBias,
+  kExpertGateUpBias,  // [experts, 2 n] in the row order of ExpertSpec::part[0]
   kCount,
 };
 
@@ -114,11 +113,13 @@ struct ExpertPart {
 // How an expert's bytes must be read to become the canonical gate/up/down matrices.
 enum class ExpertLayout : uint8_t {
   kPlain,        // gate, up, down as matrices [ff, hidden], [ff, hidden], [hidden, ff]
-  kInterleaved,  // HF gpt-oss: gate = even rows, up = odd rows of part[0] (part[1] unused)
-  kTransposed,  // HF gpt-oss unquantised: part[0] [hidden, 2 ff], part[2] [ff, hidden], interleaved
-                // columns
-  kHfMxfp4,     // HF gpt-oss MXFP4: blocks and scales tensors apart, nibbles pairwise, rows
-                // interleaved
+  kInterleaved,  // gate = even rows, up = odd rows of part[0] (part[1] unused); not met so far
+  // HF gpt-oss unquantised: part[0] [hidden, 2 ff] with gate and up columns interleaved,
+  // part[2] [ff, hidden].
+  kTransposed,
+  // HF gpt-oss MXFP4: blocks (part) and scales apart, nibbles pairwise, rows of part[0]
+  // interleaved.
+  kHfMxfp4,
 };
 struct ExpertSpec {
   ExpertLayout layout = ExpertLayout::kPlain;

@@ -87,84 +87,85 @@ TEST(Safetensors, MetadataScalarsEmptyAndFiveDimensions) {
   }
 }
 
+// One break each, and a word that the error must hold.
+struct BadHeader {
+  const char* what;
+  std::function<void(SafetensorsBuilder&)> edit;
+  const char* word;
+};
+const BadHeader kBadHeaders[] = {
+    {"reversed",
+     [](auto& b) {
+       b.header["a.weight"]["data_offsets"] = {96, 0};
+     },
+     "a.weight"},
+    {"short list", [](auto& b) { b.header["a.weight"]["data_offsets"] = json::array(); }, "offset"},
+    {"text", [](auto& b) { b.header["a.weight"]["data_offsets"] = "0"; }, "offset"},
+    {"negative",
+     [](auto& b) {
+       b.header["a.weight"]["data_offsets"] = {-1, 95};
+     },
+     "offset"},
+    {"float",
+     [](auto& b) {
+       b.header["a.weight"]["data_offsets"] = {0.5, 96};
+     },
+     "offset"},
+    {"absent", [](auto& b) { b.header["a.weight"].erase("data_offsets"); }, "offset"},
+    {"past the end",
+     [](auto& b) {
+       b.header["c"]["data_offsets"] = {1000, 1005};
+     },
+     "truncated"},
+    {"huge",
+     [](auto& b) {
+       b.header["c"]["data_offsets"] = {UINT64_MAX - 5, UINT64_MAX};
+     },
+     "'c'"},
+    {"shape",
+     [](auto& b) {
+       b.header["a.weight"]["shape"] = {1000, 1000};
+     },
+     "shape"},
+    {"shape overflow",
+     [](auto& b) {
+       b.header["a.weight"]["shape"] = {uint64_t{1} << 62, 8};
+     },
+     "a.weight"},
+    {"shape wraps",
+     [](auto& b) {
+       b.header["a.weight"]["shape"] = {uint64_t{1} << 62, uint64_t{1} << 62};
+     },
+     "a.weight"},
+    {"shape text", [](auto& b) { b.header["a.weight"]["shape"] = "3x8"; }, "shape"},
+    {"shape negative",
+     [](auto& b) {
+       b.header["a.weight"]["shape"] = {-3, 8};
+     },
+     "shape"},
+    {"shape long", [](auto& b) { b.header["a.weight"]["shape"] = std::vector<int>(9, 1); },
+     "shape"},
+    {"overlap",
+     [](auto& b) {
+       b.header["b.weight"]["data_offsets"] = {48, 96};
+     },
+     "overlap"},
+    {"hole", [](auto& b) { b.data_bytes += 8; }, "hole"},
+    {"dtype", [](auto& b) { b.header["a.weight"]["dtype"] = "F8_E4M3"; }, "F8_E4M3"},
+    {"dtype number", [](auto& b) { b.header["a.weight"]["dtype"] = 3; }, "dtype"},
+    {"entry", [](auto& b) { b.header["a.weight"] = 3; }, "a.weight"},
+    {"array header", [](auto& b) { b.header_text = "[]"; }, "header"},
+    {"broken header", [](auto& b) { b.header_text = "{\"a\":"; }, "JSON"},
+    {"twice",
+     [](auto& b) {
+       const std::string one = R"("a":{"dtype":"U8","shape":[149],"data_offsets":[0,149]})";
+       b.header_text = "{" + one + "," + one + "}";
+     },
+     "duplicate"},
+};
+
 TEST(Safetensors, BadHeaders) {
-  struct Case {
-    const char* what;
-    std::function<void(SafetensorsBuilder&)> edit;
-    const char* word;
-  };
-  const Case cases[] = {
-      {"reversed",
-       [](auto& b) {
-         b.header["a.weight"]["data_offsets"] = {96, 0};
-       },
-       "a.weight"},
-      {"short list", [](auto& b) { b.header["a.weight"]["data_offsets"] = json::array(); },
-       "offset"},
-      {"text", [](auto& b) { b.header["a.weight"]["data_offsets"] = "0"; }, "offset"},
-      {"negative",
-       [](auto& b) {
-         b.header["a.weight"]["data_offsets"] = {-1, 95};
-       },
-       "offset"},
-      {"float",
-       [](auto& b) {
-         b.header["a.weight"]["data_offsets"] = {0.5, 96};
-       },
-       "offset"},
-      {"absent", [](auto& b) { b.header["a.weight"].erase("data_offsets"); }, "offset"},
-      {"past the end",
-       [](auto& b) {
-         b.header["c"]["data_offsets"] = {1000, 1005};
-       },
-       "truncated"},
-      {"huge",
-       [](auto& b) {
-         b.header["c"]["data_offsets"] = {UINT64_MAX - 5, UINT64_MAX};
-       },
-       "'c'"},
-      {"shape",
-       [](auto& b) {
-         b.header["a.weight"]["shape"] = {1000, 1000};
-       },
-       "shape"},
-      {"shape overflow",
-       [](auto& b) {
-         b.header["a.weight"]["shape"] = {uint64_t{1} << 62, 8};
-       },
-       "a.weight"},
-      {"shape wraps",
-       [](auto& b) {
-         b.header["a.weight"]["shape"] = {uint64_t{1} << 62, uint64_t{1} << 62};
-       },
-       "a.weight"},
-      {"shape text", [](auto& b) { b.header["a.weight"]["shape"] = "3x8"; }, "shape"},
-      {"shape negative",
-       [](auto& b) {
-         b.header["a.weight"]["shape"] = {-3, 8};
-       },
-       "shape"},
-      {"shape long", [](auto& b) { b.header["a.weight"]["shape"] = std::vector<int>(9, 1); },
-       "shape"},
-      {"overlap",
-       [](auto& b) {
-         b.header["b.weight"]["data_offsets"] = {48, 96};
-       },
-       "overlap"},
-      {"hole", [](auto& b) { b.data_bytes += 8; }, "hole"},
-      {"dtype", [](auto& b) { b.header["a.weight"]["dtype"] = "F8_E4M3"; }, "F8_E4M3"},
-      {"dtype number", [](auto& b) { b.header["a.weight"]["dtype"] = 3; }, "dtype"},
-      {"entry", [](auto& b) { b.header["a.weight"] = 3; }, "a.weight"},
-      {"array header", [](auto& b) { b.header_text = "[]"; }, "header"},
-      {"broken header", [](auto& b) { b.header_text = "{\"a\":"; }, "JSON"},
-      {"twice",
-       [](auto& b) {
-         const std::string one = R"("a":{"dtype":"U8","shape":[149],"data_offsets":[0,149]})";
-         b.header_text = "{" + one + "," + one + "}";
-       },
-       "duplicate"},
-  };
-  for (const Case& c : cases) {
+  for (const BadHeader& c : kBadHeaders) {
     SafetensorsBuilder b = Small();
     c.edit(b);
     const auto tensors = Parse(b.Build());
