@@ -46,7 +46,7 @@ std::string BarLine(const Progress& progress) {
   const int full = static_cast<int>(share * kBarCells);
   std::string line = fmt::format("{:<8} [{:=>{}}{: >{}}] {:3.0f} %", progress.stage, "", full, "",
                                  kBarCells - full, share * 100);
-  if (progress.stage == "load") {
+  if (progress.stage == "load" || progress.stage == "forge") {
     line += fmt::format("  {} of {}", FormatBytes(progress.done), FormatBytes(progress.total));
   } else {
     line += fmt::format("  {} of {}", progress.done, progress.total);
@@ -91,11 +91,17 @@ Status Out(std::string_view text) {
 
 ProgressFn MakeProgressBar() {
   if (!IsTerminal(STDERR_FILENO)) return {};
-  return [last_s = 0.0](const Progress& progress) mutable {
+  return [stage = std::string(), began_s = 0.0, last_s = 0.0](Progress progress) mutable {
     const double now_s = NowSeconds();
-    const bool done = progress.total == 0 || progress.done >= progress.total;
-    if (done) {
+    if (stage != progress.stage || progress.done == 0) {
+      stage = progress.stage;
+      began_s = now_s - progress.elapsed_s;
+    }
+    // A stage that keeps no time is timed from its first report.
+    if (progress.elapsed_s <= 0) progress.elapsed_s = now_s - began_s;
+    if (progress.total == 0 || progress.done >= progress.total) {
       ClearProgressBar();
+      stage.clear();
       return;
     }
     if (progress.elapsed_s < kFirstShown_s || now_s - last_s < kBetween_s) return;
@@ -112,6 +118,7 @@ void ClearProgressBar() {
 }
 
 std::string FormatDuration(double seconds) {
+  if (seconds < 1) return fmt::format("{:.0f} ms", seconds * 1000);
   if (seconds < 10) return fmt::format("{:.1f} s", seconds);
   if (seconds < 120) return fmt::format("{:.0f} s", seconds);
   const uint64_t whole = static_cast<uint64_t>(std::min(seconds, 1e9));

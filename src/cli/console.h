@@ -32,7 +32,7 @@ ProgressFn MakeProgressBar();
 // Removes the bar's line, if one is shown.
 void ClearProgressBar();
 
-// "12 s", "3 min 20 s".
+// "41 ms", "12 s", "3 min 20 s".
 std::string FormatDuration(double seconds);
 
 }  // namespace sluice::cli

@@ -28,6 +28,7 @@ constexpr Verb kVerbs[] = {
     {"quant", "raw blocks of a weight type to float32 and back", CmdQuant},
     {"logits", "the logits of given tokens as a .npy file", CmdLogits},
     {"bench", "measure prefill and decode", CmdBench},
+    {"forge", "a synthetic file of a real model's exact shape", CmdForge},
 };
 
 std::string Help() {

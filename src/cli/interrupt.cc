@@ -47,6 +47,7 @@ WorkScope::~WorkScope() { --g_working; }
 PromptScope::PromptScope() { ++g_prompting; }
 PromptScope::~PromptScope() { --g_prompting; }
 
+bool PromptInterrupted() { return g_prompt_interrupt; }
 bool TakePromptInterrupt() { return g_prompt_interrupt.exchange(false); }
 
 }  // namespace sluice::cli

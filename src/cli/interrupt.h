@@ -29,7 +29,8 @@ class PromptScope {
   PromptScope();
   ~PromptScope();
 };
-// An interrupt at a prompt, since the last call.
+bool PromptInterrupted();
+// The same, and forgets it.
 bool TakePromptInterrupt();
 
 }  // namespace sluice::cli

@@ -1,8 +1,11 @@
 #include "cli/line_editor.h"
 
 #include <histedit.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cwchar>
 
 #include "cli/interrupt.h"
 
@@ -12,6 +15,24 @@ namespace {
 constexpr int kHistoryMax = 500;
 constexpr const char* kFirstPrompt = "> ";
 constexpr const char* kNextPrompt = ". ";
+
+// libedit's own reader tries again after a signal; this one gives up when the signal was Ctrl-C.
+// Returns 1, or 0 at the end, or -1, as libedit wants it.
+int ReadChar(EditLine*, wchar_t* out) {
+  std::mbstate_t state{};
+  while (!PromptInterrupted()) {
+    char byte = 0;
+    const ssize_t n = read(STDIN_FILENO, &byte, 1);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return static_cast<int>(n);
+    const size_t used = std::mbrtowc(out, &byte, 1, &state);
+    if (used == static_cast<size_t>(-2)) continue;  // the character goes on
+    if (used != static_cast<size_t>(-1)) return 1;
+    state = {};  // not a character in this locale: drop the byte
+  }
+  errno = EINTR;
+  return -1;
+}
 
 }  // namespace
 
@@ -36,6 +57,7 @@ LineEditor::LineEditor() : impl_(std::make_unique<Impl>()) {
         return const_cast<char*>(static_cast<Impl*>(data)->prompt);
       });
   el_set(editor, EL_EDITOR, "emacs");
+  el_set(editor, EL_GETCFN, ReadChar);
   el_set(editor, EL_SIGNAL, 0);  // Ctrl-C is ours (interrupt.h)
   el_set(editor, EL_HIST, history, impl_->history);
   el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);

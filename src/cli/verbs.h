@@ -22,6 +22,7 @@ Status CmdRender(const VerbArgs& args);
 Status CmdQuant(const VerbArgs& args);
 Status CmdLogits(const VerbArgs& args);
 Status CmdBench(const VerbArgs& args);
+Status CmdForge(const VerbArgs& args);
 
 // The whole program apart from main(): dispatch, help, exit code.
 int Main(int argc, char** argv);

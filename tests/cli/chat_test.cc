@@ -16,7 +16,8 @@ class Conversation : public testing::Test {
     if (model_.empty()) GTEST_SKIP() << "SKIP: no default model (tools/setup)";
   }
   std::vector<std::string> Args(std::vector<std::string> more = {}) {
-    std::vector<std::string> args = {"run", model_, "--greedy", "--ctx", "512", "-n", "24"};
+    std::vector<std::string> args = {"run", model_, "--greedy", "--ctx", "512",
+                                     "-n",  "24",   "--act",    "f32"};
     args.insert(args.end(), more.begin(), more.end());
     return args;
   }
@@ -100,6 +101,19 @@ TEST_F(Conversation, OldTurnsAreDroppedWithANotice) {
     noticed = terminal.screen().find("the context is full") != std::string::npos;
   }
   EXPECT_TRUE(noticed) << terminal.screen();
+}
+
+// At a terminal a long prompt shows a bar with the time left, and removes it before the answer.
+TEST_F(Conversation, ProgressBar) {
+  std::string prompt;
+  for (int i = 0; i < 20; ++i) prompt += "The river goes to the sea. ";
+  Terminal terminal({"run", model_, "-p", prompt, "-n", "2", "--greedy", "--ctx", "512", "--chunk",
+                     "16", "--act", "f32", "--threads", "1"});
+  EXPECT_TRUE(terminal.WaitFor("prefill  [", 60)) << terminal.screen();
+  EXPECT_TRUE(terminal.WaitFor(" left", 60)) << terminal.screen();
+  EXPECT_EQ(terminal.WaitExit(60), 0) << terminal.screen();
+  const std::string& screen = terminal.screen();
+  EXPECT_GT(screen.rfind("\r\033[K"), screen.rfind(" left")) << screen;
 }
 
 TEST_F(Conversation, InterruptInOneShotMode) {
