@@ -17,6 +17,8 @@ namespace {
 // pages touched for the first time, allocator slack. Measured at 3 to 5 MiB (docs/memory.md); part
 // of the promise, so rounded up.
 constexpr uint64_t kProcessGrowthBytes = 6 * kMiB;
+// A cgroup also counts the kernel's page tables: 8 bytes for each 4 KiB page of the budget.
+constexpr uint64_t kPageTableShare = 512;
 constexpr uint64_t kThreadBytes = 160 * kKiB;  // stack pages a compute or I/O thread touches
 
 constexpr uint32_t kTileMax = 128;  // tokens computed at once: activations stay near the L2 cache
@@ -198,7 +200,7 @@ uint64_t Planner::SizedBytes(const Sizes& s) const {
 }
 
 uint64_t Planner::FixedBytes(const Sizes& s) const {
-  return in_.process_bytes + kProcessGrowthBytes +
+  return in_.process_bytes + kProcessGrowthBytes + in_.budget_bytes / kPageTableShare +
          kThreadBytes * static_cast<uint64_t>(in_.threads) + base_.vector_bytes +
          base_.derived_bytes + PagesBytes(in_.context) + base_.state.floats * 4 +
          base_.embed_buffers * base_.embed_buffer_bytes + base_.experts.staging_bytes +
@@ -381,7 +383,7 @@ void Planner::Describe(MemoryPlan* plan) const {
   };
   const uint64_t tokenizer = std::min(in_.tokenizer_bytes, in_.process_bytes);
   line("process",
-       in_.process_bytes - tokenizer + kProcessGrowthBytes +
+       in_.process_bytes - tokenizer + kProcessGrowthBytes + in_.budget_bytes / kPageTableShare +
            kThreadBytes * static_cast<uint64_t>(in_.threads),
        "code, libraries, stacks");
   line("tokenizer", tokenizer, fmt::format("{} entries", c_.vocab));
