@@ -29,6 +29,7 @@ constexpr Verb kVerbs[] = {
     {"logits", "the logits of given tokens as a .npy file", CmdLogits},
     {"bench", "measure prefill and decode", CmdBench},
     {"forge", "a synthetic file of a real model's exact shape", CmdForge},
+    {"simulate", "replay a routing trace over cache sizes and policies", CmdSimulate},
 };
 
 std::string Help() {

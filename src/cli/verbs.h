@@ -23,6 +23,7 @@ Status CmdQuant(const VerbArgs& args);
 Status CmdLogits(const VerbArgs& args);
 Status CmdBench(const VerbArgs& args);
 Status CmdForge(const VerbArgs& args);
+Status CmdSimulate(const VerbArgs& args);
 
 // The whole program apart from main(): dispatch, help, exit code.
 int Main(int argc, char** argv);
