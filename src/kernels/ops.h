@@ -36,7 +36,11 @@ struct ActRows {
   uint64_t q_stride = 0, scale_stride = 0, sums_stride = 0;
 };
 
-// Which format the int8 path of a weight type takes (kF32 for float types).
+// The int8 path is the same bits on every instruction set: per block an exact integer sum, then
+// out = out + dx * (d * isum [+ m * imin]) in block order, multiply and add apart
+// (scalar/int_block.h). Float dot products keep one order per set. Ranges of a few hundred rows are
+// best: a range is walked as eight parallel streams. Which format the int8 path of a weight type
+// takes (kF32 for float types).
 ActFormat ActFormatOf(WeightType type);
 // Scale and sum counts per row of n elements.
 uint64_t ActScales(ActFormat format, uint64_t n);
@@ -89,6 +93,8 @@ struct Ops {
   const char* isa = "scalar";
 
   void (*matmul)(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) = nullptr;
+  // scale = maxabs / 127, q = nearest even; NaN or Inf in a block: scale NaN, zeros. All sets
+  // alike.
   void (*quantize)(ActFormat format, const float* x, uint32_t n, int8_t* q, float* scale,
                    int16_t* sums) = nullptr;
 
@@ -98,6 +104,7 @@ struct Ops {
   // values.
   void (*rope)(float* x, uint32_t n_heads, uint32_t head_dim, uint32_t dims, bool adjacent,
                const float* cos, const float* sin) = nullptr;
+  // Element-wise: y may be gate or up itself.
   void (*silu_mul)(const float* gate, const float* up, uint32_t n,
                    float* y) = nullptr;  // silu(gate) * up
   void (*gelu_tanh_mul)(const float* gate, const float* up, uint32_t n, float* y) = nullptr;

@@ -8,6 +8,7 @@
 //   kMin              a second scale (dmin) multiplies the sums weighted by Head.n; otherwise, if
 //   kShift,
 //                     that weighted sum is taken off the integer sum (it undoes the quants' offset)
+//   kTernary          quants are 0..3 and all integer scales are 1
 //   kScaleAt          offset of d (a half); kMinAt that of dmin
 //   ReadHead(block)   the integer scales
 //   Quants(block, g)  the 32 quants of group g in element order
@@ -68,7 +69,8 @@ inline Head ReadScalesMins(const uint8_t* block) {
 
 struct TypeQ4_K {
   static constexpr uint32_t kBytes = 144, kScaleAt = 0, kMinAt = 2;
-  static constexpr bool kFine = false, kSigned = false, kMin = true, kShift = false;
+  static constexpr bool kFine = false, kSigned = false, kMin = true, kShift = false,
+                        kTernary = false;
   static constexpr int kAcc = 8;
   static Head ReadHead(const uint8_t* b) { return ReadScalesMins(b); }
   static __m256i Quants(const uint8_t* b, int g) { return FourBits(b + 16, g); }
@@ -76,7 +78,8 @@ struct TypeQ4_K {
 
 struct TypeQ5_K {
   static constexpr uint32_t kBytes = 176, kScaleAt = 0, kMinAt = 2;
-  static constexpr bool kFine = false, kSigned = false, kMin = true, kShift = false;
+  static constexpr bool kFine = false, kSigned = false, kMin = true, kShift = false,
+                        kTernary = false;
   static constexpr int kAcc = 4;
   static Head ReadHead(const uint8_t* b) { return ReadScalesMins(b); }
   static __m256i Quants(const uint8_t* b, int g) {
@@ -86,7 +89,8 @@ struct TypeQ5_K {
 
 struct TypeQ2_K {
   static constexpr uint32_t kBytes = 84, kScaleAt = 80, kMinAt = 82;
-  static constexpr bool kFine = true, kSigned = false, kMin = true, kShift = false;
+  static constexpr bool kFine = true, kSigned = false, kMin = true, kShift = false,
+                        kTernary = false;
   static constexpr int kAcc = 4;
   static Head ReadHead(const uint8_t* b) {
     const __m128i v = Load128(b), mask = _mm_set1_epi8(15);
@@ -98,7 +102,8 @@ struct TypeQ2_K {
 
 struct TypeQ3_K {
   static constexpr uint32_t kBytes = 110, kScaleAt = 108, kMinAt = 0;
-  static constexpr bool kFine = true, kSigned = false, kMin = false, kShift = true;
+  static constexpr bool kFine = true, kSigned = false, kMin = false, kShift = true,
+                        kTernary = false;
   static constexpr int kAcc = 4;
   static Head ReadHead(const uint8_t* b) {
     const __m128i v = Load64(b + 96);
@@ -118,7 +123,8 @@ struct TypeQ3_K {
 
 struct TypeQ6_K {
   static constexpr uint32_t kBytes = 210, kScaleAt = 208, kMinAt = 0;
-  static constexpr bool kFine = true, kSigned = false, kMin = false, kShift = true;
+  static constexpr bool kFine = true, kSigned = false, kMin = false, kShift = true,
+                        kTernary = false;
   static constexpr int kAcc = 2;
   static Head ReadHead(const uint8_t* b) {
     const __m128i s = Load128(b + 192);
@@ -139,7 +145,8 @@ struct TypeQ6_K {
 
 struct TypeIQ4_XS {
   static constexpr uint32_t kBytes = 136, kScaleAt = 0, kMinAt = 0;
-  static constexpr bool kFine = false, kSigned = true, kMin = false, kShift = false;
+  static constexpr bool kFine = false, kSigned = true, kMin = false, kShift = false,
+                        kTernary = false;
   static constexpr int kAcc = 1;
   static Head ReadHead(const uint8_t* b) {
     const __m128i sl = _mm_cvtsi32_si128(LoadI32(b + 4)), mask = _mm_set1_epi8(15);
@@ -163,7 +170,8 @@ struct TypeIQ4_XS {
 
 struct TypeTQ2_0 {
   static constexpr uint32_t kBytes = 66, kScaleAt = 64, kMinAt = 0;
-  static constexpr bool kFine = false, kSigned = false, kMin = false, kShift = true;
+  static constexpr bool kFine = false, kSigned = false, kMin = false, kShift = true,
+                        kTernary = true;
   static constexpr int kAcc = 8;
   static Head ReadHead(const uint8_t*) { return {_mm256_set1_epi16(1), _mm256_set1_epi16(1)}; }
   static __m256i Quants(const uint8_t* b, int g) { return TwoBits(b, g); }
@@ -171,7 +179,8 @@ struct TypeTQ2_0 {
 
 struct TypeTQ1_0 {
   static constexpr uint32_t kBytes = 54, kScaleAt = 52, kMinAt = 0;
-  static constexpr bool kFine = false, kSigned = false, kMin = false, kShift = true;
+  static constexpr bool kFine = false, kSigned = false, kMin = false, kShift = true,
+                        kTernary = true;
   static constexpr int kAcc = 8;
   static Head ReadHead(const uint8_t*) { return {_mm256_set1_epi16(1), _mm256_set1_epi16(1)}; }
 
@@ -179,12 +188,12 @@ struct TypeTQ1_0 {
     for (int i = 0; i < k; ++i) v = _mm256_add_epi8(v, _mm256_add_epi8(v, v));
     return v;
   }
-  // (v * 3) >> 8 of a byte: one more at 86 and at 171.
+  // (v * 3) >> 8 of a byte: one more from 86 and from 171 on.
   static __m256i Digit(__m256i v) {
-    const __m256i one = _mm256_set1_epi8(86), two = _mm256_set1_epi8(static_cast<char>(171));
-    const __m256i at_least_one = _mm256_cmpeq_epi8(_mm256_max_epu8(v, one), v);
-    const __m256i at_least_two = _mm256_cmpeq_epi8(_mm256_max_epu8(v, two), v);
-    return _mm256_sub_epi8(_mm256_setzero_si256(), _mm256_add_epi8(at_least_one, at_least_two));
+    const __m256i one = _mm256_set1_epi8(1);
+    const __m256i above_85 = _mm256_subs_epu8(v, _mm256_set1_epi8(85));
+    const __m256i above_170 = _mm256_subs_epu8(v, _mm256_set1_epi8(static_cast<char>(170)));
+    return _mm256_add_epi8(_mm256_min_epu8(above_85, one), _mm256_min_epu8(above_170, one));
   }
   static __m256i Quants(const uint8_t* b, int g) {
     if (g < 5) return Digit(TimesPow3(Load256(b), g));

@@ -23,11 +23,27 @@ inline __m256 Negated(__m256 v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f))
 // Tokens whose dot products share one reading of a block in registers; more go through a panel.
 constexpr uint32_t kFewTokens = 4;
 
+// Quants 0..3 without scales: the pairs of a whole block fit int16 (8 * 2 * 3 * 127).
+template <class T, int kTokens>
+inline void TernaryDot(const uint8_t* block, const int8_t* x, uint64_t x_stride, __m256i* acc) {
+#pragma GCC unroll 8
+  for (int g = 0; g < 8; ++g) {
+    const __m256i w = T::Quants(block, g);
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256i pairs = PairProducts<false>(w, Load256(x + t * x_stride + 32 * g));
+      acc[t] = _mm256_add_epi16(acc[t], pairs);
+    }
+  }
+  for (int t = 0; t < kTokens; ++t) acc[t] = _mm256_madd_epi16(acc[t], _mm256_set1_epi16(1));
+}
+
 // One row's block times the activations of kTokens tokens: eight partial sums each.
 template <class T, int kTokens>
 inline void BlockDot(const uint8_t* block, const int8_t* x, uint64_t x_stride, __m256i scales,
                      __m256i* acc) {
   for (int t = 0; t < kTokens; ++t) acc[t] = _mm256_setzero_si256();
+  if constexpr (T::kTernary) return TernaryDot<T, kTokens>(block, x, x_stride, acc);
 #pragma GCC unroll 8
   for (int g = 0; g < 8; ++g) {
     const __m256i w = T::Quants(block, g);
