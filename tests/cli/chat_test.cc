@@ -16,14 +16,14 @@ class Conversation : public testing::Test {
     if (model_.empty()) GTEST_SKIP() << "SKIP: no default model (tools/setup)";
   }
   std::vector<std::string> Args(std::vector<std::string> more = {}) {
-    std::vector<std::string> args = {"run", model_, "--greedy", "--ctx", "512",
-                                     "-n",  "24",   "--act",    "f32"};
+    std::vector<std::string> args = {"run", model_, "--greedy", "--ctx", "512", "-n", "12"};
     args.insert(args.end(), more.begin(), more.end());
     return args;
   }
+  // The conversation so far; commands are carried out in the order they were typed.
   nlohmann::json Saved(Terminal* terminal, const std::string& path) {
     terminal->Type("/save " + path + "\n");
-    terminal->WaitFor("> ");
+    for (int i = 0; i < 600 && !Exists(path); ++i) terminal->WaitFor("\n> ", 0.05);
     return nlohmann::json::parse(ReadFile(path), nullptr, false);
   }
   std::string model_;
@@ -31,7 +31,7 @@ class Conversation : public testing::Test {
 
 TEST_F(Conversation, HistoryCommandsAndQuit) {
   TempDir dir;
-  Terminal terminal(Args({"--system", "You are terse."}));
+  Terminal terminal(Args({"--system", "You are terse.", "--act", "f32"}));
   ASSERT_TRUE(terminal.WaitFor("> ")) << terminal.screen();
   terminal.Type("What is the capital of France?\n");
   EXPECT_TRUE(terminal.WaitFor("Paris", 60)) << terminal.screen();
@@ -44,18 +44,14 @@ TEST_F(Conversation, HistoryCommandsAndQuit) {
   EXPECT_EQ(saved[0]["content"], "You are terse.");
   EXPECT_EQ(saved[3]["content"], "first line\nsecond line");
   terminal.Type("/undo\n");
-  ASSERT_TRUE(terminal.WaitFor("> "));
   EXPECT_EQ(Saved(&terminal, dir / "b.json").size(), 3u);
   terminal.Type("/set temp 3x\n");
   EXPECT_TRUE(terminal.WaitFor("'3x' is not a number")) << terminal.screen();
-  terminal.Type("/set top-k 7\n");
-  ASSERT_TRUE(terminal.WaitFor("> "));
-  terminal.Type("/frob\n");
-  EXPECT_TRUE(terminal.WaitFor("unknown command /frob"));
+  terminal.Type("/set top-k 7\n/frob\n");
+  EXPECT_TRUE(terminal.WaitFor("unknown command /frob")) << terminal.screen();
   terminal.Type("/stats\n");
-  EXPECT_TRUE(terminal.WaitFor("peak memory"));
+  EXPECT_TRUE(terminal.WaitFor("peak memory")) << terminal.screen();
   terminal.Type("/clear\n");
-  ASSERT_TRUE(terminal.WaitFor("> "));
   EXPECT_EQ(Saved(&terminal, dir / "c.json").size(), 1u);
   terminal.Type("/quit\n");
   EXPECT_EQ(terminal.WaitExit(), 0) << terminal.screen();
