@@ -166,14 +166,16 @@ class Quantizer : public IsaTest {};
 
 TEST_P(Quantizer, IsTheSameEverywhere) {
   for (const ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
-    const uint32_t n = 2048;
+    const uint32_t n = 2304;
     std::vector<float> x = Gaussian(n, 3, 2);
     for (uint32_t i = 0; i < 256; ++i) x[i] = 0;                                 // zeros
     for (uint32_t i = 256; i < 512; ++i) x[i] *= 1e-40f;                         // subnormal
     for (uint32_t i = 512; i < 768; ++i) x[i] *= 1e30f;                          // large
     for (uint32_t i = 768; i < 1024; ++i) x[i] = float(int(i % 255) - 127) / 2;  // ties
     x[1030] = NAN, x[1300] = INFINITY, x[1600] = -INFINITY;
-    for (uint32_t i = 1792; i < 2048; ++i) x[i] *= 3e-37f;  // around the smallest block
+    // Around the smallest block that counts, 2^-120.
+    for (uint32_t i = 1792; i < 2048; ++i) x[i] *= 3e-37f;
+    for (uint32_t i = 2048; i < 2304; ++i) x[i] *= 1e-37f;
     const auto got = MakeActivations(ops(), format, x, 1, n);
     const auto want = MakeActivations(scalar(), format, x, 1, n);
     EXPECT_EQ(got.q, want.q);
