@@ -1,7 +1,8 @@
 // Engine: a loaded model inside a budget.
 //
-// Contract: Open plans, refuses or loads; after it the memory ledger is frozen. One engine may serve many
-// sessions, one step at a time (calls are serialised inside). Thread-safe. Destroy sessions first.
+// Contract: Open plans, refuses or loads; after it the memory ledger is frozen. One engine may
+// serve many sessions, one step at a time (calls are serialised inside). Thread-safe. Destroy
+// sessions first.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +19,22 @@
 namespace sluice {
 
 struct EngineOptions {
-  uint64_t budget_bytes = 0;   // whole process; 0: what the machine or cgroup concedes, minus a margin
-  uint32_t context = 0;        // tokens; 0: min(model's, 4096)
-  uint32_t chunk = 0;          // prefill chunk in tokens; 0: as large as the budget allows
-  int threads = 0;             // 0: performance cores
-  std::vector<int> cpus;       // pin threads to these
+  uint64_t budget_bytes =
+      0;                  // whole process; 0: what the machine or cgroup concedes, minus a margin
+  uint32_t context = 0;   // tokens; 0: min(model's, 4096)
+  uint32_t chunk = 0;     // prefill chunk in tokens; 0: as large as the budget allows
+  int threads = 0;        // 0: performance cores
+  std::vector<int> cpus;  // pin threads to these
   KvType kv = KvType::kAuto;
   ActType act = ActType::kAuto;
   IoMode io = IoMode::kAuto;
-  int lookahead = -1;          // -1: the default
+  int lookahead = -1;  // -1: the default
   bool mlock = false;
-  bool need_text = true;       // load tokenizer and template (false for ids in, ids out)
-  std::string isa;             // force a lower instruction set
-  std::string policy;          // expert cache policy; empty: the default
-  int64_t expert_slots = -1;   // tests: cap the number of slots
-  bool probe = false;          // measure disk and memory for the bound
+  bool need_text = true;      // load tokenizer and template (false for ids in, ids out)
+  std::string isa;            // force a lower instruction set
+  std::string policy;         // expert cache policy; empty: the default
+  int64_t expert_slots = -1;  // tests: cap the number of slots
+  bool probe = false;         // measure disk and memory for the bound
   std::string route_trace_path, timeline_path;
   double lookahead_noise = 0;  // tests: share of look-ahead guesses replaced by random ones
   ProgressFn progress;
@@ -40,7 +42,8 @@ struct EngineOptions {
 
 class Engine {
  public:
-  static Result<std::unique_ptr<Engine>> Open(const std::string& model_path, const EngineOptions& options);
+  static Result<std::unique_ptr<Engine>> Open(const std::string& model_path,
+                                              const EngineOptions& options);
   // The plan only: reads headers, loads nothing.
   static Result<Plan> PlanFor(const std::string& model_path, const EngineOptions& options);
   ~Engine();
@@ -51,7 +54,7 @@ class Engine {
   uint32_t context() const;
   // Defaults from generation_config / metadata as JSON ({} when the model has none).
   const std::string& generation_defaults_json() const;
-  Stats stats() const;            // since open
+  Stats stats() const;  // since open
   void ResetStats();
 
   struct Impl;

@@ -1,8 +1,8 @@
 // The plan: every byte the engine will hold, computed before anything is loaded.
 //
-// Contract: MakePlan is pure given the shape, the options and the machine; the engine allocates what the plan
-// says and nothing else (the printed table is the table the engine uses). A budget below the floor is
-// kBudget, with the shortfall and the nearest workable setting in the hint.
+// Contract: MakePlan is pure given the shape, the options and the machine; the engine allocates
+// what the plan says and nothing else (the printed table is the table the engine uses). A budget
+// below the floor is kBudget, with the shortfall and the nearest workable setting in the hint.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@
 namespace sluice {
 
 struct PlanLine {
-  std::string tag;     // "pinned weights", "ring", "expert slots", "kv", "state", "prefill", "tokenizer", "process"
+  std::string tag;  // "pinned weights", "ring", "expert slots", "kv", "state", "prefill",
+                    // "tokenizer", "process"
   uint64_t bytes = 0;
   std::string detail;  // one short phrase
 };
@@ -35,14 +36,15 @@ struct Plan {
   std::string kv_format;
   uint32_t layers = 0, layers_pinned = 0, layers_streamed = 0;
   bool head_pinned = true;
-  uint32_t read_ahead = 0;      // streamed blocks beyond the one computed
+  uint32_t read_ahead = 0;  // streamed blocks beyond the one computed
   uint32_t experts_total = 0, expert_slots = 0, experts_per_token = 0;
-  uint64_t expert_bytes = 0;    // one expert
+  uint64_t expert_bytes = 0;  // one expert
   uint64_t pinned_bytes = 0, streamed_bytes_per_token = 0, active_bytes_per_token = 0;
 
-  // The prediction: t_flash = streamed bytes / disk, t_mem = active bytes / memory; 1 / max of both.
+  // The prediction: t_flash = streamed bytes / disk, t_mem = active bytes / memory; 1 / max of
+  // both.
   double disk_bytes_per_s = 0, memory_bytes_per_s = 0;  // measured by the probe; 0: not probed
-  double hit_rate = 0;          // assumed for experts
+  double hit_rate = 0;                                  // assumed for experts
   double bound_tok_s = 0;
 };
 

@@ -1,8 +1,8 @@
 // Session: one timeline of tokens with its KV pages and recurrent states.
 //
-// Contract: not thread-safe; calls block. Append runs the tokens through the model; afterwards logits() is
-// the last token's row. On error the session keeps the tokens it had before the call. Context full is
-// kContextFull and changes nothing.
+// Contract: not thread-safe; calls block. Append runs the tokens through the model; afterwards
+// logits() is the last token's row. On error the session keeps the tokens it had before the call.
+// Context full is kContextFull and changes nothing.
 #pragma once
 
 #include <atomic>
@@ -24,19 +24,20 @@ class Session {
 
   // every_row, if set, is called with (index in ids, logits [vocab]) for each token, in order.
   using LogitsFn = std::function<void(uint32_t index, std::span<const float> logits)>;
-  // cancel, if set and true, ends the call at the next layer with kFailed "cancelled"; state as before.
+  // cancel, if set and true, ends the call at the next layer with kFailed "cancelled"; state as
+  // before.
   Status Append(std::span<const TokenId> ids, const LogitsFn& every_row = {},
                 const std::atomic<bool>* cancel = nullptr);
 
-  std::span<const float> logits() const;       // of the last appended token; empty before
-  uint32_t length() const;                     // tokens in the timeline
-  uint32_t capacity() const;                   // context
+  std::span<const float> logits() const;  // of the last appended token; empty before
+  uint32_t length() const;                // tokens in the timeline
+  uint32_t capacity() const;              // context
   const std::vector<TokenId>& tokens() const;
-  // Cuts the timeline back to at most n tokens and returns how many were kept (recurrent models can only cut
-  // back to a snapshot; 0 is always possible).
+  // Cuts the timeline back to at most n tokens and returns how many were kept (recurrent models can
+  // only cut back to a snapshot; 0 is always possible).
   uint32_t Rewind(uint32_t n);
 
-  Engine& engine() const;                      // the one it was created on
+  Engine& engine() const;  // the one it was created on
 
   struct Impl;
   Impl& impl() { return *impl_; }

@@ -16,15 +16,15 @@ struct Stats {
   double prefill_s = 0, decode_s = 0;
   double prefill_tok_s = 0, decode_tok_s = 0;
   uint64_t prompt_tokens = 0, decode_tokens = 0;
-  uint64_t reused_tokens = 0;              // prompt tokens that were already in the state
-  double hit_rate = 0;                     // experts, decode; 1 where nothing streams
-  double bytes_per_token = 0;              // read from disk per decoded token
-  uint64_t bytes_read = 0;                 // since open, load included
+  uint64_t reused_tokens = 0;  // prompt tokens that were already in the state
+  double hit_rate = 0;         // experts, decode; 1 where nothing streams
+  double bytes_per_token = 0;  // read from disk per decoded token
+  uint64_t bytes_read = 0;     // since open, load included
   uint64_t prefill_bytes_read = 0, decode_bytes_read = 0;
   double stall_ms_per_token = 0, compute_ms_per_token = 0;
   uint64_t peak_rss_bytes = 0, budget_bytes = 0;
   double bound_tok_s = 0, bound_fraction = 0;
-  std::string logits_hash;                 // xxh3-64 of every logits row computed, hex
+  std::string logits_hash;  // xxh3-64 of every logits row computed, hex
   std::string isa, io, kv;
   double lookahead_accuracy = 0;
   uint64_t lookahead_useful_bytes = 0, lookahead_wasted_bytes = 0;

@@ -1,8 +1,9 @@
 // Errors as values for every public call.
 //
-// Contract: a Status is ok or carries a code and three short texts (what, where, hint) that print as the
-// one-line error `sluice: error: WHAT (WHERE); HINT`. Immutable, cheap to copy when ok, safe to pass
-// between threads. No exception crosses a room; a Result holds a value or a Status that is not ok.
+// Contract: a Status is ok or carries a code and three short texts (what, where, hint) that print
+// as the one-line error `sluice: error: WHAT (WHERE); HINT`. Immutable, cheap to copy when ok, safe
+// to pass between threads. No exception crosses a room; a Result holds a value or a Status that is
+// not ok.
 #pragma once
 
 #include <memory>

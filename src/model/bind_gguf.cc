@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "model/bind_common.h"
 #include "formats/gguf.h"
+#include "model/bind_common.h"
 
 namespace sluice {
 namespace {

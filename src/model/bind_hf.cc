@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "model/bind_common.h"
 #include "formats/hf_folder.h"
+#include "model/bind_common.h"
 
 namespace sluice {
 namespace {

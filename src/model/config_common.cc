@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/limits.h"
-#include "formats/printable.h"
 #include "formats/gguf.h"
+#include "formats/printable.h"
 
 namespace sluice {
 namespace {

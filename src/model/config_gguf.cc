@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "base/limits.h"
+#include "formats/gguf.h"
 #include "formats/printable.h"
 #include "model/config_common.h"
-#include "formats/gguf.h"
 
 namespace sluice {
 namespace {

@@ -150,30 +150,30 @@ void Exec::Run(std::span<const MatmulJob> jobs) {
 void Exec::RunPart(const MatmulJob& job, uint32_t begin, uint32_t end) const {
   const MatmulArgs& args = job.args;
   if (planes_ == 1 || args.x.format == ActFormat::kF32) return ops_->matmul(args, begin, end);
-  // Both planes of a few rows into a corner of the stack, then their sum to its place.
-  constexpr uint32_t kRows = 16;
-  constexpr uint32_t kTokens = 64;
-  float both[2 * kTokens * kRows];
+  // Both planes of some rows into a corner of the stack, then their sum to its place. Long ranges
+  // matter to the kernels (docs/kernels.md), so a single token takes them whole.
+  constexpr uint32_t kFloats = 4096, kTokens = 64;
+  float both[kFloats];
   const uint32_t tokens = args.x.rows / 2;
   for (uint32_t first = 0; first < tokens; first += kTokens) {
-    const uint32_t n = std::min(kTokens, tokens - first);
+    const uint32_t n = std::min(kTokens, tokens - first), step = kFloats / (2 * n) / 8 * 8;
     MatmulArgs part = args;
     part.bias = nullptr;
     part.x.rows = 2 * n;
     part.x.q += 2 * first * args.x.q_stride;
     part.x.scale += 2 * first * args.x.scale_stride;
     part.x.sums += 2 * first * args.x.sums_stride;
-    part.out_stride = kRows;
-    for (uint32_t row = begin; row < end; row += kRows) {
-      const uint32_t rows = std::min(kRows, end - row);
+    part.out = both;
+    part.out_stride = step;
+    for (uint32_t row = begin; row < end; row += step) {
+      const uint32_t rows = std::min(step, end - row);
       part.weights = args.weights + row * args.row_bytes;
-      part.out = both;
       ops_->matmul(part, 0, rows);
       for (uint32_t t = 0; t < n; ++t) {
+        const float *one = both + 2 * t * step, *two = one + step;
         float* out = args.out + (first + t) * args.out_stride + row;
         for (uint32_t r = 0; r < rows; ++r) {
-          const float sum = both[2 * t * kRows + r] + both[(2 * t + 1) * kRows + r];
-          out[r] = args.bias == nullptr ? sum : sum + args.bias[row + r];
+          out[r] = one[r] + two[r] + (args.bias == nullptr ? 0.0f : args.bias[row + r]);
         }
       }
     }

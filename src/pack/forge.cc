@@ -54,14 +54,17 @@ Result<ForgeRouting> MakeRouting(const ForgeOptions& o, ForgeShape* shape) {
                               *o.overrides.used, used),
                   o.trace_path);
   }
-  const uint64_t rows = trace.rows.size();
   SLUICE_ASSIGN(ForgeRouting routing, ForgeRouting::FromTrace(*shape, CodesMax(*shape, used),
                                                               std::move(trace), o.trace_path));
-  const uint64_t tokens = rows / used / shape->layers;
-  if (tokens > routing.codes()) {
+  if (routing.tokens() > routing.codes()) {
     Log(LogLevel::kNotice,
         fmt::format("{}: {} of {} recorded tokens have a code of their own; the rest is left out",
-                    o.trace_path, routing.codes(), tokens));
+                    o.trace_path, routing.codes(), routing.tokens()));
+  }
+  if (routing.borrowed() > 0) {
+    Log(LogLevel::kNotice,
+        fmt::format("{}: {} times a token has no record of a layer; its neighbour's is planted",
+                    o.trace_path, routing.borrowed()));
   }
   shape->used = used;
   return routing;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <tuple>
 
 #include "base/limits.h"
@@ -79,6 +80,26 @@ bool SameToken(const RouteRow& a, const RouteRow& b) {
   return a.turn == b.turn && a.decode == b.decode && a.step == b.step;
 }
 
+// All rows of one token in one layer: slots 0, 1, ... used - 1 with different experts.
+Status CheckPlace(std::span<const RouteRow> rows, uint32_t used, const std::string& name) {
+  const auto bad = [&](const std::string& what) {
+    return Misfit(fmt::format("turn {} step {} layer {}: {}", rows[0].turn, rows[0].step,
+                              rows[0].layer, what),
+                  name, "every token must visit the same number of experts in every layer");
+  };
+  for (uint32_t slot = 0; slot < used; ++slot) {
+    if (slot >= rows.size() || rows[slot].rank != slot) {
+      return bad(fmt::format("slot {} is missing or there twice", slot));
+    }
+    if (rows[slot].weight < 0) return bad(fmt::format("weight {} is negative", rows[slot].weight));
+    for (uint32_t other = 0; other < slot; ++other) {
+      if (rows[other].expert != rows[slot].expert) continue;
+      return bad(fmt::format("expert {} is there twice", rows[slot].expert));
+    }
+  }
+  return rows.size() == used ? Status() : bad(fmt::format("slot {} is there twice", used - 1));
+}
+
 }  // namespace
 
 uint32_t TraceUsed(const RouteTrace& trace) {
@@ -94,40 +115,60 @@ Result<ForgeRouting> ForgeRouting::FromTrace(const ForgeShape& shape, uint32_t c
   if (used > shape.experts || used > limits::kExpertsUsedMax) {
     return Misfit(fmt::format("the trace uses {} of {} experts", used, shape.experts), name);
   }
-  // A prompt is recorded layer by layer.
-  std::sort(trace.rows.begin(), trace.rows.end(),
+  std::vector<RouteRow>& rows = trace.rows;  // a prompt is recorded layer by layer
+  std::sort(rows.begin(), rows.end(),
             [](const RouteRow& a, const RouteRow& b) { return Place(a) < Place(b); });
-  const uint64_t per_token = uint64_t{shape.layers} * used;
-  const uint64_t tokens = (trace.rows.size() + per_token - 1) / per_token;
-  ForgeRouting routing(static_cast<uint32_t>(std::min<uint64_t>(codes, tokens)), shape.layers,
-                       used);
-  for (uint64_t i = 0; i < tokens * per_token; ++i) {
-    const uint64_t layer = i % per_token / used, rank = i % used;
-    const RouteRow* row = i < trace.rows.size() ? &trace.rows[i] : nullptr;
-    const RouteRow* first = &trace.rows[i - i % per_token];
-    if (row == nullptr || !SameToken(*row, *first) || row->layer != layer || row->rank != rank) {
-      return Misfit(fmt::format("turn {} step {} layer {}: slot {} is missing or there twice",
-                                first->turn, first->step, layer, rank),
-                    name, "every token must visit the same number of experts in every layer");
+  uint32_t tokens = 1;
+  for (size_t i = 1; i < rows.size(); ++i) tokens += SameToken(rows[i - 1], rows[i]) ? 0 : 1;
+
+  ForgeRouting routing(std::min(codes, tokens), shape.layers, used);
+  routing.tokens_ = tokens;
+  std::vector<uint8_t> planned(uint64_t{routing.codes_} * shape.layers);
+  uint32_t token = 0;
+  for (size_t begin = 0, end; begin < rows.size(); begin = end) {
+    const RouteRow& first = rows[begin];
+    const bool next = begin > 0 && !SameToken(rows[begin - 1], first);
+    token += next ? 1 : 0;
+    for (end = begin;
+         end < rows.size() && SameToken(rows[end], first) && rows[end].layer == first.layer;) {
+      ++end;
     }
-    if (row->weight < 0) {
-      return Misfit(fmt::format("turn {} step {} layer {}: weight {} is negative", row->turn,
-                                row->step, layer, row->weight),
-                    name);
+    SLUICE_TRY(CheckPlace({&first, end - begin}, used, name));
+    if (token >= routing.codes_) continue;
+    if ((begin == 0 || next) && !first.decode) ++routing.prompt_tokens_;
+    planned[uint64_t{token} * shape.layers + first.layer] = 1;
+    for (size_t i = begin; i < end; ++i) {
+      const uint64_t at = routing.At(token, first.layer) + (i - begin);
+      routing.expert_[at] = static_cast<uint16_t>(rows[i].expert);
+      routing.weight_[at] = rows[i].weight;
     }
-    for (const RouteRow* other = row - rank; other != row; ++other) {
-      if (other->expert != row->expert) continue;
-      return Misfit(fmt::format("turn {} step {} layer {}: expert {} is there twice", row->turn,
-                                row->step, layer, row->expert),
-                    name);
-    }
-    if (i >= routing.expert_.size()) continue;
-    routing.expert_[i] = static_cast<uint16_t>(row->expert);
-    routing.weight_[i] = row->weight;
-    if (i % per_token == 0 && !row->decode) ++routing.prompt_tokens_;
   }
+  SLUICE_TRY(routing.Borrow(planned, name));
   routing.Normalise();
   return routing;
+}
+
+Status ForgeRouting::Borrow(const std::vector<uint8_t>& planned, const std::string& name) {
+  for (uint32_t layer = 0; layer < layers_; ++layer) {
+    const auto has = [&](uint32_t code) { return planned[uint64_t{code} * layers_ + layer] != 0; };
+    uint32_t lender = codes_;
+    while (lender > 0 && !has(lender - 1)) --lender;
+    if (lender-- == 0) {
+      return Misfit(fmt::format("no token of the trace visits layer {}", layer), name);
+    }
+    for (uint32_t code = codes_; code-- > 0;) {
+      if (has(code)) {
+        lender = code;
+        continue;
+      }
+      std::copy_n(experts(lender, layer), used_,
+                  expert_.begin() + static_cast<ptrdiff_t>(At(code, layer)));
+      std::copy_n(weights(lender, layer), used_,
+                  weight_.begin() + static_cast<ptrdiff_t>(At(code, layer)));
+      ++borrowed_;
+    }
+  }
+  return Status();
 }
 
 }  // namespace sluice

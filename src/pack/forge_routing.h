@@ -23,12 +23,16 @@ class ForgeRouting {
   static ForgeRouting Uniform(const ForgeShape& shape, uint32_t codes, uint64_t seed);
   // The recorded tokens in the order of turn, phase and step, at most `codes` of them. The trace
   // must have the shape's layers and experts and the same number of experts everywhere (kUsage
-  // otherwise).
+  // otherwise). A token without any row in a layer takes that layer from the next one that has it
+  // (else from the last): llama.cpp leaves out the last layer of prompt tokens whose logits nobody
+  // reads, and this adds no expert to the prompt.
   static Result<ForgeRouting> FromTrace(const ForgeShape& shape, uint32_t codes, RouteTrace trace,
                                         const std::string& name);
 
   uint32_t codes() const { return codes_; }
   uint32_t used() const { return used_; }
+  uint32_t tokens() const { return tokens_; }      // of the trace
+  uint64_t borrowed() const { return borrowed_; }  // (token, layer) places the trace left out
   uint32_t prompt_tokens() const { return prompt_tokens_; }  // codes of a trace's prompt
   const uint16_t* experts(uint32_t code, uint32_t layer) const {
     return expert_.data() + At(code, layer);
@@ -43,8 +47,10 @@ class ForgeRouting {
     return (uint64_t{code} * layers_ + layer) * used_;
   }
   void Normalise();
+  Status Borrow(const std::vector<uint8_t>& planned, const std::string& name);
 
-  uint32_t codes_, layers_, used_, prompt_tokens_ = 0;
+  uint32_t codes_, layers_, used_, prompt_tokens_ = 0, tokens_ = 0;
+  uint64_t borrowed_ = 0;
   std::vector<uint16_t> expert_;  // [code][layer][slot]
   std::vector<float> weight_;
 };

@@ -191,6 +191,9 @@ Status EngineCore::Load() {
   const Plan& table = plan_.table;
   ledger_ = std::make_unique<Ledger>(table.budget_bytes);
   for (const PlanLine& line : table.lines) {
+    if (line.tag == "page tables") {
+      SLUICE_ASSIGN(page_tables_, ledger_->Reserve(line.tag, line.bytes));
+    }
     if (line.tag == "process") {
       SLUICE_ASSIGN(process_, ledger_->Reserve(line.tag, line.bytes));
     }

@@ -72,7 +72,7 @@ class EngineCore {
   MemoryPlan plan_;
   std::vector<std::unique_ptr<File>> files_;
   std::unique_ptr<Ledger> ledger_;
-  Reservation process_, tokenizer_;
+  Reservation process_, tokenizer_, page_tables_;
   std::unique_ptr<ThreadPool> pool_;
   const Ops* ops_ = nullptr;
   std::unique_ptr<WeightStream> stream_;

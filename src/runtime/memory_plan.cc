@@ -60,6 +60,8 @@ uint64_t DerivedBytes(const ModelMap& map) {
   return bytes;
 }
 
+uint64_t WithPageTables(uint64_t bytes) { return bytes + bytes / (kPageTableShare - 1) + 1; }
+
 class Planner {
  public:
   explicit Planner(const PlanInput& input) : in_(input), map_(*input.map), c_(map_.config) {
@@ -200,7 +202,7 @@ uint64_t Planner::SizedBytes(const Sizes& s) const {
 }
 
 uint64_t Planner::FixedBytes(const Sizes& s) const {
-  return in_.process_bytes + kProcessGrowthBytes + in_.budget_bytes / kPageTableShare +
+  return in_.process_bytes + kProcessGrowthBytes +
          kThreadBytes * static_cast<uint64_t>(in_.threads) + base_.vector_bytes +
          base_.derived_bytes + PagesBytes(in_.context) + base_.state.floats * 4 +
          base_.embed_buffers * base_.embed_buffer_bytes + base_.experts.staging_bytes +
@@ -216,12 +218,14 @@ uint64_t Planner::SlabBytesMax() const {
 uint64_t Planner::FloorBytes(uint32_t context) const {
   const Sizes s{std::min(kChunkMin, in_.context), std::min(kChunkMin, in_.context), 1};
   const uint64_t expert = experts_total_ > 0 ? base_.experts.slot_bytes : 0;
-  return FixedBytes(s) - PagesBytes(in_.context) + PagesBytes(context) + SlabBytesMax() + expert;
+  return WithPageTables(FixedBytes(s) - PagesBytes(in_.context) + PagesBytes(context) +
+                        SlabBytesMax() + expert);
 }
 
 uint64_t Planner::ResidentBytes() const {
-  return FixedBytes(ChooseSizes()) + dense_bytes_ + base_.head_unit.bytes +
-         (tied_ ? 0 : base_.embedding_unit.bytes) + experts_total_ * base_.experts.slot_bytes;
+  return WithPageTables(FixedBytes(ChooseSizes()) + dense_bytes_ + base_.head_unit.bytes +
+                        (tied_ ? 0 : base_.embedding_unit.bytes) +
+                        experts_total_ * base_.experts.slot_bytes);
 }
 
 Sizes Planner::ChooseSizes() const {
@@ -263,8 +267,9 @@ bool Planner::Fit(const Sizes& s, MemoryPlan* plan) const {
   plan->experts = ExpertSizes(s);
   plan->layer_pinned.assign(map_.layers.size(), 0);
   const uint64_t fixed = FixedBytes(s);
-  if (fixed > in_.budget_bytes) return false;
-  const uint64_t free_bytes = in_.budget_bytes - fixed;
+  const uint64_t usable = in_.budget_bytes - in_.budget_bytes / kPageTableShare;
+  if (fixed > usable) return false;
+  const uint64_t free_bytes = usable - fixed;
   return PinAll(free_bytes, plan) || Stream(free_bytes, plan);
 }
 
@@ -383,7 +388,7 @@ void Planner::Describe(MemoryPlan* plan) const {
   };
   const uint64_t tokenizer = std::min(in_.tokenizer_bytes, in_.process_bytes);
   line("process",
-       in_.process_bytes - tokenizer + kProcessGrowthBytes + in_.budget_bytes / kPageTableShare +
+       in_.process_bytes - tokenizer + kProcessGrowthBytes +
            kThreadBytes * static_cast<uint64_t>(in_.threads),
        "code, libraries, stacks");
   line("tokenizer", tokenizer, fmt::format("{} entries", c_.vocab));
@@ -403,6 +408,7 @@ void Planner::Describe(MemoryPlan* plan) const {
   line("state", t.state_bytes, "recurrent layers");
   line("activations", plan->activation_bytes + plan->embed_buffers * plan->embed_buffer_bytes,
        fmt::format("prefill chunk {}, tile {}, logits", plan->chunk, plan->tile));
+  line("page tables", t.total_bytes / (kPageTableShare - 1), "the kernel's, counted by a cgroup");
   t.streamed_bytes_per_token = 0;
   for (size_t i = 0; i < plan->layer_units.size(); ++i) {
     if (!plan->layer_pinned[i]) t.streamed_bytes_per_token += plan->layer_units[i].bytes;

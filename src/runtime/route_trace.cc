@@ -10,7 +10,7 @@
 namespace sluice {
 
 Result<std::unique_ptr<RouteRecorder>> RouteRecorder::Open(const std::string& path, uint32_t layers,
-                                                     uint32_t used, uint64_t expert_bytes) {
+                                                           uint32_t used, uint64_t expert_bytes) {
   std::unique_ptr<RouteRecorder> trace(new RouteRecorder());
   trace->path_ = path;
   trace->layers_ = layers;

@@ -20,7 +20,7 @@ namespace sluice {
 class RouteRecorder {
  public:
   static Result<std::unique_ptr<RouteRecorder>> Open(const std::string& path, uint32_t layers,
-                                                  uint32_t used, uint64_t expert_bytes);
+                                                     uint32_t used, uint64_t expert_bytes);
   ~RouteRecorder();
 
   void Record(uint32_t layer, uint32_t rows, const MoeRows& moe);

@@ -10,9 +10,10 @@
 
 namespace {
 
-const char kMessages[] =
-    R"([{"role": "system", "content": "be <|im_end|> kind"}, {"role": "user", "content": "a\nb", "n": 1.5},
-        {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": "{\"x\": [1]}"}}]}])";
+const char kMessages[] = R"([{"role": "system", "content": "be <|im_end|> kind"},)"
+                         R"( {"role": "user", "content": "a\nb", "n": 1.5},)"
+                         R"( {"role": "assistant", "content": null, "tool_calls":)"
+                         R"( [{"function": {"name": "f", "arguments": "{\"x\": [1]}"}}]}])";
 
 // Text with code points of unassigned planes comes back changed from RenderPieces, by contract.
 bool HasUnassigned(std::string_view text) {

@@ -1,11 +1,11 @@
-/* The C ABI of the crate sluice_text: chat templates.
- *
- * Contract: no global state. A template is an opaque handle made by compile and given back to free;
- * it may move between threads but is used by one at a time. All text is UTF-8 with explicit
- * lengths. On success (0) the out-parameters are filled and the error is untouched; on failure the
- * result is the error's kind, the error is filled and nothing else. Filled buffers belong to the
- * caller and go back through sluice_text_buffer_free. Panics of the crate arrive as errors, never
- * as unwinding. */
+// The C ABI of the crate sluice_text: chat templates.
+//
+// Contract: no global state. A template is an opaque handle made by compile and given back to free;
+// it may move between threads but is used by one at a time. All text is UTF-8 with explicit
+// lengths. On success (0) the out-parameters are filled and the error is untouched; on failure the
+// result is the error's kind, the error is filled and nothing else. Filled buffers belong to the
+// caller and go back through sluice_text_buffer_free. Panics of the crate arrive as errors, never
+// as unwinding.
 #pragma once
 
 #include <stddef.h>
