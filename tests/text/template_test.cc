@@ -108,7 +108,8 @@ TEST(Template, ClockIsLocalUnlessGiven) {
 
 std::string ToolCall(const std::string& arguments) {
   return R"([{"role": "user", "content": "w"}, {"role": "assistant", "content": null,)"
-         R"( "tool_calls": [{"type": "function", "function": {"name": "get_weather", "arguments": )" +
+         R"( "tool_calls": [{"type": "function", "function": )"
+         R"({"name": "get_weather", "arguments": )" +
          arguments + "}}]}]";
 }
 
