@@ -84,7 +84,11 @@ Status CheckOptions(const EngineOptions& options, const ModelConfig& config) {
 
 }  // namespace
 
-EngineCore::~EngineCore() = default;
+EngineCore::~EngineCore() {
+  if (timeline_ == nullptr) return;
+  const Status status = timeline_->Write();
+  if (!status.ok()) Log(LogLevel::kWarning, status.ToString());
+}
 
 Status EngineCore::OpenFiles() {
   for (const Catalog::FileEntry& entry : map_.catalog.files) {
@@ -201,11 +205,13 @@ Status EngineCore::Load() {
       SLUICE_ASSIGN(tokenizer_, ledger_->Reserve(line.tag, line.bytes));
     }
   }
+  if (!options_.timeline_path.empty())
+    timeline_ = std::make_unique<Timeline>(options_.timeline_path);
   pool_ = std::make_unique<ThreadPool>(options_.threads, options_.cpus);
   std::vector<const File*> files;
   for (const std::unique_ptr<File>& file : files_) files.push_back(file.get());
-  SLUICE_ASSIGN(stream_,
-                WeightStream::Make({&map_, &plan_, ledger_.get(), files, options_.progress}));
+  SLUICE_ASSIGN(stream_, WeightStream::Make({&map_, &plan_, ledger_.get(), files, options_.progress,
+                                             timeline_.get()}));
   SLUICE_TRY(MakePools());
   SLUICE_TRY(MakeExperts());
   ReadQueueOptions queue;
@@ -226,6 +232,7 @@ Status EngineCore::Load() {
   context.queue = queue_.get();
   context.stream = stream_.get();
   context.experts = experts_.get();
+  context.timeline = timeline_.get();
   context.float_act = options_.act == ActType::kF32;
   SLUICE_ASSIGN(loop_, StepLoop::Make(context));
   if (experts_ != nullptr) SLUICE_TRY(experts_->Attach(queue_.get(), &loop_->exec()));
@@ -250,6 +257,7 @@ Status EngineCore::MakeExperts() {
   context.lookahead = options_.lookahead < 0 ? kLookaheadDefault : options_.lookahead;
   context.lookahead_noise = options_.lookahead_noise;
   context.alignment = plan_.alignment;
+  context.timeline = timeline_.get();
   context.trace = trace_.get();
   SLUICE_ASSIGN(experts_, ExpertStore::Make(std::move(context)));
   return {};

@@ -76,6 +76,7 @@ class EngineCore {
   std::unique_ptr<ThreadPool> pool_;
   const Ops* ops_ = nullptr;
   std::unique_ptr<WeightStream> stream_;
+  std::unique_ptr<Timeline> timeline_;
   std::unique_ptr<RouteRecorder> trace_;
   std::unique_ptr<ExpertStore> experts_;
   Arena pages_arena_, state_arena_;

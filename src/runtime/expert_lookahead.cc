@@ -109,6 +109,7 @@ void ExpertStore::SettleAhead() {
   std::erase_if(ahead_slots_, [&](int slot) {
     Flight*& flight = flight_of_slot_[static_cast<size_t>(slot)];
     if (!reader_->Complete(*flight)) return false;
+    Show(*flight);
     if (reader_->Finish(flight).ok()) {
       cache_->MarkReady(slot);
       cache_->Unpin(slot);

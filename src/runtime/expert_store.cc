@@ -228,6 +228,7 @@ bool ExpertStore::IssueOne(uint32_t layer, size_t need) {
 Status ExpertStore::Settle(size_t need) {
   Pending& p = pending_[need];
   const bool ahead = p.slot >= 0 && !cache_->ready(p.slot) && cache_->pins(p.slot) > 1;
+  Show(*p.flight);
   const Status status = reader_->Finish(p.flight);
   p.flight = nullptr;
   if (p.slot >= 0) {
@@ -262,12 +263,31 @@ Status ExpertStore::Collect() {
 Status ExpertStore::WaitForOne() {
   for (size_t i = 0; i < rows_->needs().size(); ++i) {
     if (pending_[i].stage != Stage::kReading) continue;
-    const uint64_t start = NowNanos();
-    (void)reader_->Wait(pending_[i].flight);  // Settle reports its error with the expert's name
-    counters_.stall_ns += NowNanos() - start;
+    WaitFor(pending_[i].flight);
     return Settle(i);
   }
   return Status(Code::kFailed, "no expert read under way and none can be started");
+}
+
+// Settle reports a failed read with the expert's name, so the status of the wait is not needed.
+void ExpertStore::WaitFor(Flight* flight) {
+  const uint64_t start = NowNanos();
+  (void)reader_->Wait(flight);
+  const uint64_t end = NowNanos();
+  counters_.stall_ns += end - start;
+  if (c_.timeline != nullptr) {
+    c_.timeline->Add(Timeline::Track::kStall, static_cast<int>(flight->layer),
+                     static_cast<int>(flight->expert), start, end);
+  }
+}
+
+void ExpertStore::Show(const Flight& flight) const {
+  if (c_.timeline == nullptr) return;
+  for (uint32_t i = 0; i < flight.reads; ++i) {
+    c_.timeline->Add(flight.ahead ? Timeline::Track::kAheadRead : Timeline::Track::kDemandRead,
+                     static_cast<int>(flight.layer), static_cast<int>(flight.expert),
+                     flight.read[i].submit_ns, flight.read[i].done_ns);
+  }
 }
 
 void ExpertStore::Release(size_t need) {
@@ -353,9 +373,7 @@ Status ExpertStore::ComputeInOrder(uint32_t layer, const MoeRows& moe) {
       IssueMisses(layer);
       if (pending_[next].stage == Stage::kDeferred)
         return Status(Code::kFailed, "no room for an expert");
-      const uint64_t start = NowNanos();
-      (void)reader_->Wait(pending_[next].flight);
-      counters_.stall_ns += NowNanos() - start;
+      WaitFor(pending_[next].flight);
       SLUICE_TRY(Settle(next));
     }
     SLUICE_TRY(WaveInOrder(layer, &next, moe));

@@ -19,6 +19,7 @@
 #include "runtime/expert_rows.h"
 #include "runtime/route_trace.h"
 #include "runtime/step_loop.h"
+#include "runtime/timeline.h"
 
 namespace sluice {
 
@@ -42,6 +43,7 @@ class ExpertStore final : public ExpertRunner {
     double lookahead_noise = 0;  // tests: share of guesses replaced by random ones
     uint64_t alignment = 4096;
     RouteRecorder* trace = nullptr;
+    Timeline* timeline = nullptr;
   };
   static Result<std::unique_ptr<ExpertStore>> Make(Context context);
   // Slots and ring, for registration with the queue.
@@ -96,6 +98,8 @@ class ExpertStore final : public ExpertRunner {
                const MoeRows& moe);
   void SumKept(uint32_t rows, const MoeRows& moe);
   void Abort();
+  void WaitFor(Flight* flight);
+  void Show(const Flight& flight) const;
   ExpertTask Task(uint32_t layer, size_t need, uint32_t skip, uint32_t n, float* out) const;
   ExpertWeights WeightsOf(uint32_t layer, size_t need) const;
 

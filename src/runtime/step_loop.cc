@@ -176,6 +176,7 @@ Status StepLoop::Layers(uint32_t rows, const std::atomic<bool>* cancel) {
   for (uint32_t layer = 0; layer < c.layers; ++layer) {
     if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
       return Status(Code::kFailed, "cancelled");
+    const uint64_t start = NowNanos();
     SLUICE_TRY(c_.stream->Acquire(layer));
     const LayerWeights& w = c_.stream->layer(layer);
     for (uint32_t row = 0; row < rows; row += tile) {
@@ -194,6 +195,9 @@ Status StepLoop::Layers(uint32_t rows, const std::atomic<bool>* cancel) {
       forward_.AddResidual(moe_.out, c.residual_scale);
     }
     c_.stream->Release(layer);
+    if (c_.timeline != nullptr) {
+      c_.timeline->Add(Timeline::Track::kCompute, static_cast<int>(layer), -1, start, NowNanos());
+    }
     SLUICE_TRY(CheckFinite(rows, layer));
   }
   return {};
@@ -298,7 +302,11 @@ Status StepLoop::Logits(const Request& r, uint32_t rows, uint32_t first_index, b
   const uint32_t first = every ? 0 : rows - 1;
   for (uint32_t row = first; row < rows; row += c_.plan->logits_rows) {
     const uint32_t n = std::min(c_.plan->logits_rows, rows - row);
+    const uint64_t start = NowNanos();
     SLUICE_TRY(HeadRows(row, n));
+    if (c_.timeline != nullptr) {
+      c_.timeline->Add(Timeline::Track::kCompute, -1, -1, start, NowNanos());
+    }
     for (uint32_t i = 0; i < n; ++i) {
       float* logits = logits_ + uint64_t{i} * c.vocab;
       ScaleLogits(c, logits);

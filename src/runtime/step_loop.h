@@ -20,6 +20,7 @@
 #include "model/rope.h"
 #include "runtime/memory_plan.h"
 #include "runtime/sequence.h"
+#include "runtime/timeline.h"
 #include "runtime/weight_stream.h"
 #include "sluice/types.h"
 
@@ -50,6 +51,7 @@ class StepLoop {
     WeightStream* stream = nullptr;
     ExpertRunner* experts = nullptr;  // null for dense models
     bool float_act = false;
+    Timeline* timeline = nullptr;
   };
   static Result<std::unique_ptr<StepLoop>> Make(Context context);
   ~StepLoop();

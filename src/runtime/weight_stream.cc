@@ -301,6 +301,7 @@ Status WeightStream::Acquire(uint32_t unit) {
     if (!status.ok() && error.ok()) error = status;
   }
   stall_ns_ += NowNanos() - start;
+  if (c_.timeline != nullptr) Show(*slot, start);
   if (!error.ok()) {
     slot->unit = -1;
     const std::string what = unit < layers_.size() ? fmt::format("layer {}", unit) : "output head";
@@ -309,6 +310,16 @@ Status WeightStream::Acquire(uint32_t unit) {
   slot->held = true;
   Point(unit, slot->data);
   return {};
+}
+
+void WeightStream::Show(const Slot& slot, uint64_t wait_begin_ns) const {
+  const int layer =
+      slot.unit < static_cast<int64_t>(layers_.size()) ? static_cast<int>(slot.unit) : -1;
+  c_.timeline->Add(Timeline::Track::kStall, layer, -1, wait_begin_ns, NowNanos());
+  for (uint32_t i = 0; i < slot.requests; ++i) {
+    const ReadRequest& read = slot.reads[i];
+    c_.timeline->Add(Timeline::Track::kAheadRead, layer, -1, read.submit_ns, read.done_ns);
+  }
 }
 
 void WeightStream::Release(uint32_t unit) {

@@ -17,6 +17,7 @@
 #include "memory/ledger.h"
 #include "model/weights.h"
 #include "runtime/memory_plan.h"
+#include "runtime/timeline.h"
 #include "sluice/types.h"
 
 namespace sluice {
@@ -29,6 +30,7 @@ class WeightStream {
     Ledger* ledger = nullptr;
     std::vector<const File*> files;
     ProgressFn progress;
+    Timeline* timeline = nullptr;
   };
   // Maps the arenas; nothing is read yet, so that the queue can register their memory.
   static Result<std::unique_ptr<WeightStream>> Make(Context context);
@@ -77,6 +79,7 @@ class WeightStream {
   void ReadAhead();
   Slot* Find(uint32_t unit);
   Status Drain();
+  void Show(const Slot& slot, uint64_t wait_begin_ns) const;
 
   Context c_;
   ReadQueue* queue_ = nullptr;
