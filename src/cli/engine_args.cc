@@ -89,7 +89,8 @@ void AddPlanArgs(Args* args, EngineOptions* o) {
       "--act", "q8|f32|q16|auto", [o](int i) { o->act = static_cast<ActType>(i); },
       "activations in int8, in floats (the reference mode), or in two int8 planes (the default of "
       "small models)");
-  args->Int("--lookahead", &o->lookahead, 0, 64, "read ahead this far (0: not at all)");
+  args->Int("--lookahead", &o->lookahead, 0, 2,
+            "layers whose experts are guessed and read ahead (0: none; default 1)");
 }
 
 void AddEngineArgs(Args* args, EngineOptions* o) {
@@ -116,6 +117,15 @@ void AddEngineArgs(Args* args, EngineOptions* o) {
   };
   text("--isa", "NAME", &o->isa, "use a lower instruction set (also SLUICE_ISA)");
   text("--policy", "NAME", &o->policy, "expert cache policy");
+  args->Int("--expert-slots", &o->expert_slots, 0, INT32_MAX,
+            "at most this many experts in memory (for tests and curves)");
+  args->Value(
+      "--lookahead-noise", "P",
+      [o](const std::string& value) -> Status {
+        SLUICE_ASSIGN(o->lookahead_noise, ParseNumber(value, 0, 1));
+        return Status();
+      },
+      "replace this share of the guesses by random ones (for tests: real models guess 81-89 %)");
   text("--route-trace", "FILE", &o->route_trace_path, "write the experts chosen");
   text("--timeline", "FILE", &o->timeline_path, "write what happened when");
   args->Flag("--mlock", &o->mlock, "lock the memory against swapping, if allowed");
