@@ -145,6 +145,32 @@ TEST_P(ExpertIdentity, CacheSizesPoliciesLookaheadAndChunks) {
   }
 }
 
+// A prompt of 2,000 tokens and 200 more, twice in one process with the smallest cache: equal to the
+// resident run, and the second time equal to the first.
+TEST_P(ExpertIdentity, LongPromptTwiceWithTheSmallestCache) {
+  if (!std::filesystem::exists(Path())) GTEST_SKIP() << "SKIP: no golden data at " << Path();
+  EngineOptions options = Base();
+  options.context = 2304;
+  const Outcome resident = RunModel(Path(), options, 2000, 200);
+  options.expert_slots = 1;
+  Result<std::unique_ptr<Engine>> engine = Engine::Open(Path(), options);
+  ASSERT_TRUE(engine.ok()) << engine.status().ToString();
+  Result<std::unique_ptr<Session>> session = Session::Create(engine->get());
+  const std::vector<TokenId> ids = Prompt(2000, (*engine)->vocab_size());
+  for (int turn = 0; turn < 2; ++turn) {
+    (*session)->Rewind(0);
+    (*engine)->ResetStats();
+    ASSERT_TRUE((*session)->Append(ids, [](uint32_t, std::span<const float>) {}).ok());
+    for (int i = 0; i < 200; ++i) {
+      const std::span<const float> logits = (*session)->logits();
+      const auto best =
+          static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+      ASSERT_TRUE((*session)->Append(std::span<const TokenId>(&best, 1)).ok());
+    }
+    EXPECT_EQ((*engine)->stats().logits_hash, resident.hash) << "turn " << turn;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Tiny, ExpertIdentity,
                          testing::Values("qwen3_moe", "qwen3_5_moe", "gpt_oss_l7",
                                          "gguf_quant/qwen3_moe_q4km",
