@@ -361,8 +361,8 @@ void Planner::Describe(MemoryPlan* plan) const {
   t.budget_bytes = in_.budget_bytes;
   t.budget_auto = in_.budget_auto;
   t.budget_reason = in_.budget_reason;
-  t.floor_bytes = FloorBytes(in_.context);
   t.resident_bytes = ResidentBytes();
+  t.floor_bytes = std::min(FloorBytes(in_.context), t.resident_bytes);
   t.context = in_.context;
   t.chunk = plan->chunk;
   t.layers = c_.layers;

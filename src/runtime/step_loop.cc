@@ -135,7 +135,7 @@ Status StepLoop::Run(const Request& r) {
   s.tokens().insert(s.tokens().end(), r.ids.begin(), r.ids.end());
   const uint32_t total = s.length();
   Status status;
-  const double start = NowSeconds();
+  shown_ = {total - before > 1 ? r.progress : nullptr, done, total - done, NowSeconds()};
   while (status.ok() && done < total) {
     const uint32_t n = std::min(c_.plan->chunk, total - done);
     // Recomputed tokens do not share a chunk with new ones, so that row indices stay simple.
@@ -143,10 +143,6 @@ Status StepLoop::Run(const Request& r) {
     status = RunChunk(r, std::span<const TokenId>(s.tokens()).subspan(done, rows), done,
                       done + rows == total);
     done += rows;
-    if (status.ok() && r.progress != nullptr && *r.progress && total - before > 1) {
-      (*r.progress)(
-          {"prefill", done > before ? done - before : 0, total - before, NowSeconds() - start});
-    }
   }
   if (!status.ok()) {
     s.tokens().resize(before);
@@ -164,13 +160,13 @@ Status StepLoop::RunChunk(const Request& r, std::span<const TokenId> ids, uint32
   if (c_.experts != nullptr) c_.experts->BeginStep(rows);
   SLUICE_TRY(Embed(ids));
   PrepareRows(r.sequence, first_pos, rows);
-  SLUICE_TRY(Layers(rows, r.cancel));
+  SLUICE_TRY(Layers(first_pos, rows, r.cancel));
   if (c_.experts != nullptr) c_.experts->EndStep();
   if (!last && !every) return {};
   return Logits(r, rows, every ? first_pos - before : 0, last);
 }
 
-Status StepLoop::Layers(uint32_t rows, const std::atomic<bool>* cancel) {
+Status StepLoop::Layers(uint32_t first_pos, uint32_t rows, const std::atomic<bool>* cancel) {
   const ModelConfig& c = c_.map->config;
   const uint32_t tile = c_.plan->tile;
   for (uint32_t layer = 0; layer < c.layers; ++layer) {
@@ -199,8 +195,17 @@ Status StepLoop::Layers(uint32_t rows, const std::atomic<bool>* cancel) {
       c_.timeline->Add(Timeline::Track::kCompute, static_cast<int>(layer), -1, start, NowNanos());
     }
     SLUICE_TRY(CheckFinite(rows, layer));
+    Show(first_pos, rows, layer);
   }
   return {};
+}
+
+// A chunk may take minutes on a slow disk: its layers count as parts of its tokens.
+void StepLoop::Show(uint32_t first_pos, uint32_t rows, uint32_t layer) const {
+  if (shown_.progress == nullptr || !*shown_.progress) return;
+  const uint64_t part = uint64_t{rows} * (layer + 1) / c_.map->config.layers;
+  (*shown_.progress)(
+      {"prefill", first_pos - shown_.first + part, shown_.total, NowSeconds() - shown_.start_s});
 }
 
 Status StepLoop::CheckFinite(uint32_t rows, uint32_t layer) {

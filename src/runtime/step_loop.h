@@ -82,7 +82,8 @@ class StepLoop {
   Status Place();
   Status RunChunk(const Request& request, std::span<const TokenId> ids, uint32_t first_row,
                   bool last);
-  Status Layers(uint32_t rows, const std::atomic<bool>* cancel);
+  Status Layers(uint32_t first_pos, uint32_t rows, const std::atomic<bool>* cancel);
+  void Show(uint32_t first_pos, uint32_t rows, uint32_t layer) const;
   Status Embed(std::span<const TokenId> ids);
   Status EmbedFromFile(std::span<const TokenId> ids);
   void PrepareRows(Sequence* sequence, uint32_t first_pos, uint32_t rows);
@@ -109,6 +110,11 @@ class StepLoop {
   float* logits_ = nullptr;  // [logits_rows][vocab]
   ActBuffer final_act_;
   std::vector<ReadRequest> embed_reads_;
+  struct Shown {  // the progress of the call at hand
+    const ProgressFn* progress = nullptr;
+    uint32_t first = 0, total = 0;
+    double start_s = 0;
+  } shown_;
   uint64_t embed_stall_ns_ = 0;
   std::unique_ptr<Hash> hash_;
 };
