@@ -27,6 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODELS = pathlib.Path(os.environ.get("SLUICE_MODELS", pathlib.Path.home() / ".cache/sluice"))
 SHARED = pathlib.Path(os.environ.get("SLUICE_SHARED", ROOT.parent / "shared"))
 SLUICE = ROOT / "build/release/sluice"
+PYTHON = str(MODELS / "venv/bin/python3") if (MODELS / "venv/bin/python3").exists() else sys.executable
 RIVAL = pathlib.Path(os.environ.get("SLUICE_RIVAL", SHARED / "tools/rival.py"))
 
 
@@ -97,7 +98,7 @@ def ours(a, model, limit, ids_file):
 def rival(a, model, limit, ids_file):
     drop_caches()
     with read_ahead(model, 128):
-        result, facts = in_cgroup(limit, [sys.executable, str(RIVAL), str(model), "--ids-file", ids_file, "--decode", str(a.decode),
+        result, facts = in_cgroup(limit, [PYTHON, str(RIVAL), str(model), "--ids-file", ids_file, "--decode", str(a.decode),
                                           "--threads", str(a.threads), "--no-repack", "--load", "mmap"])
     return dict(engine="llama.cpp", limit=limit, facts=facts, **({"run": result} if result else {}))
 

@@ -13,6 +13,7 @@ namespace sluice {
 namespace {
 
 constexpr uint64_t kBufferAlignment = 64 * kKiB;
+constexpr size_t kQueuedPerDepth = 4;
 constexpr int kRounds =
     3;  // depths take turns, so that a busy moment of the machine hits all of them
 
@@ -66,16 +67,18 @@ struct Buffers {
 Status Measure(ReadQueue* queue, Places* places, uint64_t request_bytes, uint64_t file_bytes,
                double seconds, const Buffers& buffers, std::vector<ReadRequest>* requests,
                BandwidthSample* sample) {
-  const uint64_t stride = buffers.bytes / requests->size();
+  // More requests than the queue hands out at once: a prober that is scheduled late must not leave
+  // the device idle. They share buffers; nobody looks at the bytes.
+  const uint64_t stride = buffers.bytes / (requests->size() / kQueuedPerDepth);
+  const size_t depth = static_cast<size_t>(sample->depth), n = depth * kQueuedPerDepth;
   const double start = NowSeconds();
   auto submit = [&](size_t i) {
     ReadRequest& request = (*requests)[i];
     request.offset = places->Next();
     request.length = std::min(request_bytes, AlignUp(file_bytes, queue->alignment()));
-    request.buffer = buffers.base + i * stride;
+    request.buffer = buffers.base + i % depth * stride;
     queue->Submit(&request);
   };
-  const size_t n = static_cast<size_t>(sample->depth);
   for (size_t i = 0; i < n; ++i) submit(i);
   double now = start;
   for (size_t i = 0; now - start < seconds; i = (i + 1) % n) {
@@ -107,7 +110,7 @@ Result<BandwidthProbe> MeasureReadBandwidth(const File& file,
   if (buffers.base == nullptr)
     return Status(Code::kFailed, "no memory for the disk probe", file.path());
   const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
-  std::vector<ReadRequest> requests(static_cast<size_t>(std::max(deepest, 1)));
+  std::vector<ReadRequest> requests(static_cast<size_t>(std::max(deepest, 1)) * kQueuedPerDepth);
   BandwidthProbe probe;
   const uint64_t request_bytes = AlignUp(options.request_bytes, PageBytes());
   const double slice = options.seconds_max / static_cast<double>(options.depths.size() * kRounds);

@@ -108,8 +108,8 @@ Status EngineCore::MeasureMachine(const CoreInput& input, PlanInput* plan) {
   if (!input.options.probe || files_.empty()) return {};
   BandwidthProbeOptions probe;
   probe.backend = BackendOf(input.options.io);
-  probe.depths = {4};
-  probe.seconds_max = 0.3;
+  probe.depths = {4, 8};
+  probe.seconds_max = 0.6;
   const Result<BandwidthProbe> disk = MeasureReadBandwidth(*files_.front(), probe);
   if (disk.ok()) plan->disk_bytes_per_s = disk->best_bytes_per_s;
   const uint64_t budget = plan->budget_bytes;
