@@ -1,8 +1,12 @@
 #include "pack/forge.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -166,30 +170,67 @@ uint64_t ExpertBytes(const std::vector<ForgeTensor>& tensors, uint32_t experts) 
   return bytes;
 }
 
+// What the options decide before a byte of data exists.
+struct Layout {
+  ForgeShape shape;
+  std::vector<ForgeTensor> tensors;
+  ForgeRouting routing;
+  std::vector<uint8_t> header;
+  uint64_t file_bytes = 0;
+};
+
+Result<Layout> MakeLayout(const ForgeOptions& o) {
+  SLUICE_ASSIGN(ForgeShape shape, FindForgeShape(o.shape, o.overrides));
+  SLUICE_ASSIGN(const ForgeRecipe recipe,
+                FindForgeRecipe(o.recipe.empty() ? shape.recipe : o.recipe));
+  SLUICE_ASSIGN(std::vector<ForgeTensor> tensors, ForgeTensors(shape, recipe));
+  SLUICE_ASSIGN(ForgeRouting routing, MakeRouting(o, &shape));
+  GgufHeaderWriter header;
+  PutKeys(o, shape, routing, &header);
+  for (const ForgeTensor& t : tensors) header.Tensor(t.name, t.dims, t.type, t.bytes);
+  std::vector<uint8_t> bytes = header.Build();
+  const uint64_t file_bytes = bytes.size() + header.data_bytes();
+  return Layout{std::move(shape), std::move(tensors), std::move(routing), std::move(bytes),
+                file_bytes};
+}
+
+// The header at the start of fd, then a hole up to the size of the whole file.
+Status WriteOutline(int fd, const Layout& layout, const std::string& path) {
+  const std::vector<uint8_t>& header = layout.header;
+  for (uint64_t done = 0; done < header.size();) {
+    const ssize_t wrote =
+        pwrite(fd, header.data() + done, header.size() - done, static_cast<off_t>(done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) {
+      return Status(Code::kIo,
+                    fmt::format("cannot write at offset {}: {}", done,
+                                std::strerror(wrote < 0 ? errno : ENOSPC)),
+                    path);
+    }
+    done += static_cast<uint64_t>(wrote);
+  }
+  if (ftruncate(fd, static_cast<off_t>(layout.file_bytes)) == 0) return Status();
+  return Status(Code::kIo,
+                fmt::format("cannot make a sparse file of {}: {}", FormatBytes(layout.file_bytes),
+                            std::strerror(errno)),
+                path);
+}
+
 }  // namespace
 
 Result<ForgeReport> Forge(const ForgeOptions& o, const std::string& out_path) {
   const double start_s = NowSeconds();
   ForgeReport report;
-  SLUICE_ASSIGN(ForgeShape shape, FindForgeShape(o.shape, o.overrides));
-  SLUICE_ASSIGN(const ForgeRecipe recipe,
-                FindForgeRecipe(o.recipe.empty() ? shape.recipe : o.recipe));
-  SLUICE_ASSIGN(const std::vector<ForgeTensor> tensors, ForgeTensors(shape, recipe));
-  SLUICE_ASSIGN(const ForgeRouting routing, MakeRouting(o, &shape));
+  SLUICE_ASSIGN(const Layout layout, MakeLayout(o));
+  const ForgeShape& shape = layout.shape;
+  const ForgeRouting& routing = layout.routing;
+  const std::vector<ForgeTensor>& tensors = layout.tensors;
   SLUICE_ASSIGN(ForgeContent content, ForgeContent::Make(shape, tensors, routing, o.seed));
-
-  std::vector<uint8_t> header_bytes;
-  {
-    GgufHeaderWriter header;
-    PutKeys(o, shape, routing, &header);
-    for (const ForgeTensor& t : tensors) header.Tensor(t.name, t.dims, t.type, t.bytes);
-    header_bytes = header.Build();
-    report.file_bytes = header_bytes.size() + header.data_bytes();
-  }
+  report.file_bytes = layout.file_bytes;
   SLUICE_ASSIGN(const std::unique_ptr<StreamFile> file,
                 StreamFile::Create(out_path, report.file_bytes, o.free_bytes_min));
   Writing writing(o, file.get(), report.file_bytes);
-  SLUICE_TRY(writing.Header(header_bytes));
+  SLUICE_TRY(writing.Header(layout.header));
   for (const ForgeTensor& t : tensors) SLUICE_TRY(writing.Tensor(t, &content));
   SLUICE_TRY(file->Commit());
 
@@ -203,6 +244,17 @@ Result<ForgeReport> Forge(const ForgeOptions& o, const std::string& out_path) {
   report.direct = file->direct();
   report.seconds = NowSeconds() - start_s;
   return report;
+}
+
+Status ForgeOutline(const ForgeOptions& o, const std::string& path) {
+  SLUICE_ASSIGN(const Layout layout, MakeLayout(o));
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return Status(Code::kIo, fmt::format("cannot create: {}", std::strerror(errno)), path);
+  }
+  const Status status = WriteOutline(fd, layout, path);
+  close(fd);
+  return status;
 }
 
 }  // namespace sluice

@@ -41,4 +41,9 @@ struct ForgeReport {
 
 Result<ForgeReport> Forge(const ForgeOptions& options, const std::string& out_path);
 
+// The same file with a hole for its data: the header of Forge and the full size, a few MB on the
+// disk, to plan with. Replaces what path (a file that the caller owns and removes) held; it is not
+// renamed into place.
+Status ForgeOutline(const ForgeOptions& options, const std::string& path);
+
 }  // namespace sluice
