@@ -69,7 +69,9 @@ const UsageCase kUsageCases[] = {
     {{"logits", "m.gguf", "--ids", "1,-1", "--out", "x.npy"}, {"'-1' (number 2)"}},
     {{"logits", "m.gguf", "--ids", ",", "--out", "x.npy"}, {"no token ids"}},
     {{"plan"}, {"MODEL is missing"}},
-    {{"plan", "--shape", "x"}, {"--shape x"}},
+    {{"plan", "--shape", "x"}, {"unknown shape 'x'", "qwen3-30b-a3b", "olmoe-7b"}},
+    {{"plan", "--shape", ""}, {"unknown shape ''", "gpt-oss-120b"}},
+    {{"plan", "m.gguf", "--shape", "olmoe-7b"}, {"MODEL and --shape", "m.gguf"}},
     {{"bench", "--repeat", "0"}, {"--repeat"}},
 };
 
