@@ -37,7 +37,12 @@ Status Encode(const Options& o, const TextModel& model) {
   if (o.file) {
     SLUICE_ASSIGN(text, ReadAll(*o.file));
   }
-  const std::vector<TokenId> ids = model.Encode(text, o.special, o.bos);
+  // Asked for by name, BOS is written before whatever the text holds, as the reference tokenizers
+  // do; only generation takes care not to double it.
+  std::vector<TokenId> ids;
+  if (o.bos) ids = model.Encode("", /*special=*/false, /*add_bos=*/true);
+  const std::vector<TokenId> rest = model.Encode(text, o.special, /*add_bos=*/false);
+  ids.insert(ids.end(), rest.begin(), rest.end());
   if (o.json) return Out(Dump({{"ids", ids}}) + "\n");
   std::string line;
   for (TokenId id : ids) line += (line.empty() ? "" : ",") + std::to_string(id);
