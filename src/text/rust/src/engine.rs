@@ -16,7 +16,7 @@ use crate::value::{
 use crate::{checks, clock, color, filters, json, methods, ops, request, translate, value};
 
 const FUEL: u64 = 20_000_000; // instructions; a thousand turns with tools take well under a million
-const WORK_BYTES_MAX: i64 = 1 << 30; // all strings and lists a rendering makes, together
+const WORK_BYTES_MAX: i64 = 512 << 20; // all strings and lists a rendering makes, together
 const NAMESPACES_MAX: i64 = 1000;
 const RANGE_MAX: i128 = 100_000; // as transformers' sandbox
 const RECURSION_MAX: usize = 300;
@@ -163,7 +163,8 @@ fn attr(args: &[Value]) -> Result<Value> {
     value::attribute(&args[0], args[1].as_str().unwrap_or_default())
 }
 
-const BUILTINS: [(&str, Builtin); 16] = [
+const BUILTINS: [(&str, Builtin); 17] = [
+    ("__py_value", |args| Ok(args[0].clone())),
     ("__py_add", |args| {
         args[1..].iter().try_fold(args[0].clone(), |sum, next| ops::add(&sum, next))
     }),
@@ -189,7 +190,7 @@ fn arity(name: &str) -> usize {
     match name {
         "__py_slice" => 4,
         "__py_arith" => 3,
-        "__py_add" | "__py_iter" => 1,
+        "__py_add" | "__py_iter" | "__py_value" => 1,
         "__py_sign" | "__py_attr" | "__py_item" | "__py_test" => 2,
         _ => 0,
     }

@@ -15,6 +15,7 @@ pub struct Parser {
     at: usize,
     depth: u32,
     pub in_macro: bool,
+    pub in_branch: bool,
 }
 
 pub type Translated = Result<String, SyntaxError>;
@@ -38,7 +39,7 @@ pub fn quote(text: &str) -> String {
 
 impl Parser {
     pub fn new(tokens: Vec<Token>) -> Self {
-        Parser { tokens, at: 0, depth: 0, in_macro: false }
+        Parser { tokens, at: 0, depth: 0, in_macro: false, in_branch: false }
     }
 
     pub fn peek(&self) -> &Tok {
@@ -504,12 +505,23 @@ impl Parser {
         }
     }
 
+    // Under an `if` the template may never get there: the error waits until it does, as in Jinja.
+    fn unknown(&mut self, what: &str, name: &str) -> Translated {
+        if !self.in_branch {
+            return self.fail(format!("no {what} named '{name}'"));
+        }
+        if self.at_op("(") {
+            self.call_args()?;
+        }
+        Ok(format!("__py_fail({})", quote(&format!("no {what} named '{name}'"))))
+    }
+
     /// One `|name(args)`; an empty value gives the bare filter of a block.
     pub fn filter(&mut self, value: String) -> Translated {
         self.skip_op("|");
         let name = self.expect_name()?;
         if !crate::filters::NAMES.contains(&name.as_str()) {
-            return self.fail(format!("no filter named '{name}'"));
+            return self.unknown("filter", &name);
         }
         let args = if self.at_op("(") { self.call_args()? } else { Vec::new() };
         let pipe = if value.is_empty() { "" } else { "|" };
@@ -521,7 +533,7 @@ impl Parser {
         let negated = self.skip_name("not");
         let name = self.expect_name()?;
         if !crate::checks::NAMES.contains(&name.as_str()) {
-            return self.fail(format!("no test named '{name}'"));
+            return self.unknown("test", &name);
         }
         let ends = ["else", "or", "and"].iter().any(|word| self.at_name(word));
         let args = match self.peek() {
@@ -551,7 +563,11 @@ impl Parser {
 fn wrap_many(mut terms: Vec<String>, glue: &str) -> String {
     match terms.len() {
         1 => terms.remove(0),
-        _ => format!("({})", terms.join(glue)),
+        _ => {
+            // minijinja folds constants to booleans; behind a call it cannot see them.
+            terms[0] = format!("__py_value({})", terms[0]);
+            format!("({})", terms.join(glue))
+        }
     }
 }
 

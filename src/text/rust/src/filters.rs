@@ -18,7 +18,8 @@ use crate::value::{
 use crate::value::{Args, Kind, Result};
 
 /// Every filter there is; the translator names others as unknown.
-pub const NAMES: [&str; 46] = [
+pub const NAMES: [&str; 47] = [
+    "from_json",
     "abs",
     "attr",
     "batch",
@@ -71,6 +72,7 @@ pub const NAMES: [&str; 46] = [
 pub fn call(state: &State, name: &str, args: &[Value]) -> Result<Value> {
     match name {
         "tojson" => crate::json::tojson(args),
+        "from_json" => crate::json::from_json(args),
         "map" => map(state, args),
         "select" | "reject" | "selectattr" | "rejectattr" => select(state, name, args),
         "format" => format_filter(args),
@@ -101,6 +103,18 @@ fn text_filter(name: &str, args: &[Value]) -> Result<Value> {
         _ => ["value", "", "", "", ""],
     })?;
     let value = value.unwrap_or(Value::UNDEFINED);
+    if value.as_str().is_none() {
+        match name {
+            "indent" => return fail(format!("indent: str is required, not {}", type_name(&value))),
+            "truncate" => {
+                let most = int_or(&a, 255, "length")?.saturating_add(int_or(&d, 5, "leeway")?);
+                if length(&value)? as i64 <= most {
+                    return Ok(value);
+                }
+            }
+            _ => {}
+        }
+    }
     let raw = to_text(&value)?;
     let text = Text::new(&raw);
     let markup = match name {
@@ -229,6 +243,9 @@ fn number_filter(name: &str, args: &[Value]) -> Result<Value> {
         _ => ["value", "", ""],
     })?;
     let value = value.unwrap_or(Value::UNDEFINED);
+    if value.is_undefined() {
+        return Err(Error::new(ErrorKind::UndefinedError, format!("{name} of an undefined value")));
+    }
     match (name, Num::of(&value)) {
         ("abs", Some(Num::Int(i))) => Ok(int_value(i.wrapping_abs())),
         ("abs", Some(Num::Float(f))) => Ok(Value::from(f.abs())),

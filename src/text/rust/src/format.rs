@@ -68,8 +68,10 @@ impl Operands<'_> {
     }
 
     fn all_used(&self) -> bool {
-        let idle_dict = as_dict(self.whole).is_some() && self.used == 0;
-        self.used >= self.items.len() || self.named || idle_dict
+        // Python asks only tuples and scalars to be used up: what has subscripts may serve by name.
+        let by_name = as_dict(self.whole).is_some() || self.whole.is_undefined();
+        let listed = as_list(self.whole).is_some_and(|seq| seq.kind == Kind::List);
+        self.used >= self.items.len() || self.named || by_name || listed
     }
 }
 

@@ -103,6 +103,16 @@ pub fn tojson(args: &[Value]) -> Result<Value> {
     Ok(Value::from(out))
 }
 
+/// The filter from_json, which some published templates count on though transformers lacks it.
+pub fn from_json(args: &[Value]) -> Result<Value> {
+    let [value] = Args::new("from_json", args)?.bind(["value"])?;
+    let text = crate::value::want_str(&value.unwrap_or(Value::UNDEFINED), "from_json: value")?;
+    match serde_json::from_str(&crate::color::plain(&text)) {
+        Ok(json) => to_value(&json, crate::color::may_be_painted(&text)),
+        Err(error) => fail(format!("from_json: {error}")),
+    }
+}
+
 fn newline(style: &Style, depth: usize, out: &mut String) {
     if let Some(indent) = &style.indent {
         out.push('\n');

@@ -9,7 +9,7 @@ use crate::color::{self, Text};
 use crate::repr::py_str;
 use crate::value::{as_dict, as_list, fail, list, sequence, to_vec, type_name, Kind, Result};
 
-pub const STRING_BYTES_MAX: usize = 64 << 20;
+pub const STRING_BYTES_MAX: usize = 32 << 20;
 const LIST_ITEMS_MAX: usize = 1 << 20;
 
 #[derive(Clone, Copy)]

@@ -122,9 +122,15 @@ impl Translator {
             return self.parser.fail("blocks nested too deeply");
         }
         self.open.push(Open { block, line, has_else: false });
-        self.parser.in_macro = self.open.iter().any(|open| open.block == Block::Macro);
+        self.look_around();
         self.parser.skip_op(":");
         Ok(())
+    }
+
+    // Tells the expression parser what it stands in.
+    fn look_around(&mut self) {
+        let within = |block| self.open.iter().any(|open| open.block == block);
+        (self.parser.in_macro, self.parser.in_branch) = (within(Block::Macro), within(Block::If));
     }
 
     fn statement(&mut self, line: u32) -> Result<(), SyntaxError> {
@@ -207,7 +213,7 @@ impl Translator {
             self.parser.advance();
         }
         self.open.pop();
-        self.parser.in_macro = self.open.iter().any(|open| open.block == Block::Macro);
+        self.look_around();
         self.block(line, if block == Block::Generation { "endwith" } else { keyword });
         Ok(())
     }
