@@ -65,6 +65,11 @@ SEEDS = {
 }
 
 
+def own_inputs():
+    """Targets without file formats of their own start from a few plain texts."""
+    return [b"a", "a<|im_end|> b\u00e9 {{ x }} 123".encode(), b'{"a": [1, "b"]}']
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
@@ -72,7 +77,7 @@ def main():
         corpus = pathlib.Path(sys.argv[1]) / "fuzz" / "corpus" / target
         corpus.mkdir(parents=True, exist_ok=True)
         count = 0
-        for seed in SEEDS[target]():
+        for seed in SEEDS.get(target, own_inputs)():
             (corpus / f"seed-{count:04}").write_bytes(seed)
             count += 1
         print(f"{target}: {count} seeds in {corpus}")
