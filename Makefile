@@ -8,7 +8,7 @@ CTEST_JOBS ?= 1
 FUZZ_SECONDS ?= 60
 # Extra options of the configure step, e.g. CMAKE_ARGS=-DSLUICE_RUST=OFF
 CMAKE_ARGS ?=
-build = cmake --preset $(1) $(CMAKE_ARGS) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; cmake --build --preset $(1) -j$(JOBS)
+build = cmake --preset $(1) $(CMAKE_ARGS) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; cmake --build --preset $(1) -j$(JOBS) $(2)
 
 .PHONY: help setup build demo test bench bench-35b format format-check lint arm64 fuzz clean
 
@@ -29,7 +29,7 @@ setup:
 
 build: setup
 	@mkdir -p build
-	@$(call build,release)
+	@$(call build,release,--target sluice)
 
 demo: build
 	build/release/sluice run -p "What is the capital of France?" --greedy -n 48 --budget 72M --ctx 512 --stats
