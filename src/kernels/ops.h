@@ -78,7 +78,8 @@ struct AttentionArgs {
   float* out = nullptr;          // [group][dim_v]
 };
 
-// Gated delta rule, one token, one value head (docs/architectures.md): S [kd][vd] row-major, in place.
+// Gated delta rule, one token, one value head (docs/architectures.md): S [kd][vd] row-major, in
+// place.
 struct DeltaStepArgs {
   float* state = nullptr;
   const float* q = nullptr;  // [kd], normalised and scaled
