@@ -79,7 +79,5 @@ void LatentAttention(Forward& f, const LayerWeights& w);
 // Mixture of experts, the part before the experts: routes h, keeps h for the expert store, and
 // starts the output with the shared expert (docs: experts are added in ascending id order).
 void Route(Forward& f, const LayerWeights& w);
-// True when this layer's MLP is routed.
-bool IsMoeLayer(const ModelConfig& config, uint32_t layer);
 
 }  // namespace sluice

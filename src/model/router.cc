@@ -145,8 +145,6 @@ void SharedExpert(Forward& f, const LayerWeights& w, float* out) {
 
 }  // namespace
 
-bool IsMoeLayer(const ModelConfig& config, uint32_t layer) { return config.IsMoeLayer(layer); }
-
 // Keeps the layer's input for the experts, in every format their weights ask for.
 static void KeepInput(Forward& f) {
   MoeRows& rows = *f.moe();

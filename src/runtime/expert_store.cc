@@ -48,7 +48,7 @@ Result<std::unique_ptr<ExpertStore>> ExpertStore::Make(Context context) {
   s->flight_of_slot_.assign(e.slots, nullptr);
   for (int i = static_cast<int>(e.ring); i-- > 0;) s->free_ring_.push_back(i);
   for (uint32_t i = 0; i < shape.layers; ++i) {
-    if (IsMoeLayer(*s->config_, i)) s->moe_layers_.push_back(i);
+    if (s->config_->IsMoeLayer(i)) s->moe_layers_.push_back(i);
   }
   s->guess_.resize(shape.layers);
   s->issued_.resize(shape.layers);

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "memory/cache_policy.h"
+#include "model/bind_common.h"
 #include "model/experts.h"
 
 namespace sluice {
@@ -346,7 +347,7 @@ void Planner::CutHead(uint64_t slab_bytes, MemoryPlan* plan) const {
   const uint64_t room = slab_bytes - std::min(slab_bytes, 2 * in_.alignment);
   const uint32_t rows = static_cast<uint32_t>(std::max<uint64_t>(1, room / head.row_bytes));
   for (uint32_t begin = 0; begin < head.rows; begin += std::min(rows, head.rows - begin)) {
-    plan->head_slabs.push_back(SliceRows(head, begin, std::min(begin + rows, head.rows)));
+    plan->head_slabs.push_back(SliceRows(head, begin, std::min(rows, head.rows - begin)));
   }
   for (const MatrixSpec& slab : plan->head_slabs) {
     const MatrixSpec* p = &slab;
@@ -458,6 +459,13 @@ void Planner::Predict(Plan* t) const {
 
 Status Planner::TooSmall() const {
   const uint64_t floor = FloorBytes(in_.context);
+  if (floor <=
+      in_.budget_bytes) {  // the floor is that of the smallest chunk; a larger one was asked for
+    return Status(Code::kBudget,
+                  fmt::format("a prefill chunk of {} tokens does not fit the budget {}", in_.chunk,
+                              FormatBytes(in_.budget_bytes)),
+                  "--chunk", "use a smaller --chunk, or leave it out");
+  }
   std::string hint = fmt::format("use --budget {}M", (floor + kMiB - 1) / kMiB);
   uint32_t context = in_.context / kKvPageTokens * kKvPageTokens;
   while (context >= kKvPageTokens && FloorBytes(context) > in_.budget_bytes) {
@@ -466,7 +474,7 @@ Status Planner::TooSmall() const {
   }
   if (context >= kKvPageTokens && context < in_.context)
     hint += fmt::format(" or --ctx {}", context);
-  const uint64_t missing = floor > in_.budget_bytes ? floor - in_.budget_bytes : 0;
+  const uint64_t missing = floor - in_.budget_bytes;
   return Status(
       Code::kBudget,
       fmt::format("budget {} is below the floor of {}: {} short", FormatBytes(in_.budget_bytes),

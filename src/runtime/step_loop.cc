@@ -180,7 +180,7 @@ Status StepLoop::Layers(uint32_t first_pos, uint32_t rows, const std::atomic<boo
       page_->mix(forward_, w);
       page_->feed(forward_, w);
     }
-    if (IsMoeLayer(c, layer)) {
+    if (c.IsMoeLayer(layer)) {
       if (c_.experts == nullptr) return Status(Code::kFailed, "no expert store");
       const Status status = c_.experts->Run(layer, rows, x_, moe_);
       if (!status.ok()) {

@@ -67,14 +67,6 @@ UnitLayout LayOutUnit(std::span<const MatrixSpec* const> matrices, uint64_t alig
   return layout;
 }
 
-MatrixSpec SliceRows(const MatrixSpec& spec, uint32_t begin, uint32_t end) {
-  MatrixSpec slice = spec;
-  slice.rows = end - begin;
-  slice.extent.offset += begin * spec.row_bytes;
-  slice.extent.bytes = slice.rows * spec.row_bytes;
-  return slice;
-}
-
 Matrix ViewOf(const MatrixSpec& spec, const uint8_t* data) {
   return {data, spec.type, spec.rows, spec.cols, spec.row_bytes};
 }

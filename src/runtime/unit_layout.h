@@ -35,9 +35,6 @@ constexpr uint64_t kUnitGapBytesMax = 32 << 10;
 
 UnitLayout LayOutUnit(std::span<const MatrixSpec* const> matrices, uint64_t alignment);
 
-// rows [begin, end) of a matrix as a matrix of its own.
-MatrixSpec SliceRows(const MatrixSpec& spec, uint32_t begin, uint32_t end);
-
 Matrix ViewOf(const MatrixSpec& spec, const uint8_t* data);
 
 }  // namespace sluice

@@ -268,8 +268,7 @@ WeightStream::Slot* WeightStream::Find(uint32_t unit) {
   return nullptr;
 }
 
-Status WeightStream::Drain() {
-  Status first;
+void WeightStream::Drain() {
   for (Slot& slot : slots_) {
     if (slot.unit < 0 || slot.held) continue;
     for (uint32_t i = 0; i < slot.requests; ++i) {
@@ -278,14 +277,13 @@ Status WeightStream::Drain() {
     }
     slot.unit = -1;
   }
-  return first;
 }
 
 Status WeightStream::Acquire(uint32_t unit) {
   if (!Streams(unit)) return {};
   Slot* slot = Find(unit);
   if (slot == nullptr) {
-    SLUICE_TRY(Drain());
+    Drain();
     slot = Find(-1);
     for (Slot& s : slots_) {
       if (s.unit < 0) slot = &s;

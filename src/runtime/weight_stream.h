@@ -78,7 +78,7 @@ class WeightStream {
   void Issue(Slot* slot, uint32_t unit);
   void ReadAhead();
   Slot* Find(uint32_t unit);
-  Status Drain();
+  void Drain();
   void Show(const Slot& slot, uint64_t wait_begin_ns) const;
 
   Context c_;

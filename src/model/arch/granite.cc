@@ -21,7 +21,7 @@ void Mix(Forward& f, const LayerWeights& w) {
 
 void Feed(Forward& f, const LayerWeights& w) {
   f.Norm(f.t.x, w[V::kFfnNorm], f.a.h);
-  if (IsMoeLayer(f.c, w.layer)) return Route(f, w);
+  if (f.c.IsMoeLayer(w.layer)) return Route(f, w);
   f.Mlp(f.a.h, w, nullptr, nullptr, nullptr, Forward::Activation::kSilu, f.a.tmp);
   f.AddResidual(f.a.tmp, f.c.residual_scale);
 }
