@@ -187,11 +187,11 @@ Result<Plan> EngineCore::PlanOnly(CoreInput input) {
 Result<std::unique_ptr<EngineCore>> EngineCore::Open(CoreInput input) {
   std::unique_ptr<EngineCore> core(new EngineCore());
   SLUICE_TRY(Prepare(&input, core.get()));
-  SLUICE_TRY(core->Load());
+  SLUICE_TRY(core->Load(input));
   return core;
 }
 
-Status EngineCore::Load() {
+Status EngineCore::Load(const CoreInput& input) {
   const Plan& table = plan_.table;
   ledger_ = std::make_unique<Ledger>(table.budget_bytes);
   for (const PlanLine& line : table.lines) {
@@ -221,7 +221,8 @@ Status EngineCore::Load() {
   if (experts_ != nullptr) {
     for (const MutableByteSpan& span : experts_->Memory()) queue.registered.push_back(span);
   }
-  SLUICE_ASSIGN(queue_, MakeReadQueue(files, queue));
+  SLUICE_ASSIGN(queue_,
+                input.make_queue ? input.make_queue(files, queue) : MakeReadQueue(files, queue));
   SLUICE_TRY(stream_->Load(queue_.get()));
   StepLoop::Context context;
   context.map = &map_;

@@ -5,6 +5,7 @@
 // they depend on each other.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -36,6 +37,10 @@ struct CoreInput {
   uint64_t tokenizer_bytes = 0;
   double opened_s = 0;             // when opening began, for load and first-token times
   uint64_t peak_before_bytes = 0;  // VmHWM then: an earlier engine's peak is not this one's
+  // Tests: a queue of their own, usually around the real one. Empty: MakeReadQueue.
+  std::function<Result<std::unique_ptr<ReadQueue>>(const std::vector<const File*>&,
+                                                   const ReadQueueOptions&)>
+      make_queue;
 };
 
 class EngineCore {
@@ -58,7 +63,7 @@ class EngineCore {
   EngineCore() = default;
   static Status Prepare(CoreInput* input, EngineCore* core);  // map, budget, plan
   Status MeasureMachine(const CoreInput& input, PlanInput* plan);
-  Status Load();
+  Status Load(const CoreInput& input);
   Status OpenFiles();
   Status MakePools();
   Status MakeExperts();

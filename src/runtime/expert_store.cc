@@ -237,8 +237,10 @@ Status ExpertStore::Settle(size_t need) {
       if (ahead) cache_->Unpin(p.slot);  // Abandon wants exactly the pin of the fill
       cache_->Abandon(p.slot);
       p.slot = -1;
-      p.stage = Stage::kComputed;
-      return status;
+      p.stage = ahead ? Stage::kDeferred : Stage::kComputed;
+      // A read-ahead that failed is no failure of the request: it is read again, on demand.
+      if (ahead) next_to_issue_ = std::min(next_to_issue_, need);
+      return ahead ? Status() : status;
     }
     cache_->MarkReady(p.slot);
     if (ahead) cache_->Unpin(p.slot);  // the pin of the read-ahead; ours stays
@@ -259,14 +261,19 @@ Status ExpertStore::Collect() {
   return first;
 }
 
-// Waits for the oldest read of this layer.
+// Waits for the oldest read of this layer, or for a read-ahead of another one that holds the last
+// slot or the staging buffer.
 Status ExpertStore::WaitForOne() {
   for (size_t i = 0; i < rows_->needs().size(); ++i) {
     if (pending_[i].stage != Stage::kReading) continue;
     WaitFor(pending_[i].flight);
     return Settle(i);
   }
-  return Status(Code::kFailed, "no expert read under way and none can be started");
+  if (ahead_slots_.empty())
+    return Status(Code::kFailed, "no expert read under way and none can be started");
+  WaitFor(flight_of_slot_[static_cast<size_t>(ahead_slots_.front())]);
+  SettleAhead();
+  return {};
 }
 
 // Settle reports a failed read with the expert's name, so the status of the wait is not needed.
@@ -371,8 +378,10 @@ Status ExpertStore::ComputeInOrder(uint32_t layer, const MoeRows& moe) {
     SLUICE_TRY(Collect());
     while (pending_[next].stage != Stage::kReady) {
       IssueMisses(layer);
-      if (pending_[next].stage == Stage::kDeferred)
-        return Status(Code::kFailed, "no room for an expert");
+      if (pending_[next].stage == Stage::kDeferred) {
+        SLUICE_TRY(WaitForOne());
+        continue;
+      }
       WaitFor(pending_[next].flight);
       SLUICE_TRY(Settle(next));
     }
