@@ -3,7 +3,7 @@
 
   tools/isa_leak.py BUILD_DIR
 
-Only objects under src/kernels/{avx2,avx512,amx}/ are built for newer processors. Two leaks would crash an
+Only objects under src/kernels/{avx2,avxvnni,avx512,amx}/ are built for newer processors. Two leaks would crash an
 older one: an AVX instruction in any other object, and an inline function that such an object shares with
 another (the linker keeps one copy and may keep the one with AVX in it). Both are violations.
 """
@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-ISA_FOLDER = re.compile(r"/kernels/(avx2|avx512|amx)/")
+ISA_FOLDER = re.compile(r"/kernels/(avx2|avxvnni|avx512|amx)/")
 # VEX and EVEX mnemonics all begin with v; the few others that do are system instructions.
 AVX = re.compile(r"\t(?!verr|verw|vm(?:call|launch|resume|xoff|xon|read|write|clear|ptr|func))v[a-z]\w*\b|%[yz]mm\d")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")

@@ -1,6 +1,7 @@
 #include "base/cpu.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,9 +18,9 @@
 namespace sluice {
 namespace {
 
-#if defined(__x86_64__)
+bool Bit(uint32_t reg, int bit) { return (reg >> bit & 1u) != 0; }
 
-bool Bit(unsigned reg, int bit) { return (reg >> bit & 1u) != 0; }
+#if defined(__x86_64__)
 
 // Which register files the operating system saves: without that, a feature bit means a crash.
 uint64_t ReadXcr0() {
@@ -29,31 +30,41 @@ uint64_t ReadXcr0() {
 }
 
 CpuFeatures Detect() {
-  CpuFeatures f;
+  X86Registers r;
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid(1, &a, &b, &c, &d)) return f;
-  const bool osxsave = Bit(c, 27), avx = Bit(c, 28), fma = Bit(c, 12), f16c = Bit(c, 29);
-  if (!osxsave || !avx) return f;
-  const uint64_t xcr0 = ReadXcr0();
-  const bool os_avx = (xcr0 & 0x6) == 0x6;          // SSE and AVX state
-  const bool os_avx512 = (xcr0 & 0xe6) == 0xe6;     // plus opmask and both halves of ZMM
-  const bool os_amx = (xcr0 & 0x60000) == 0x60000;  // tile configuration and data
-  if (!os_avx) return f;
-  f.fma = fma;
-  f.f16c = f16c;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return f;
-  const unsigned subleaves = a;
-  f.avx2 = Bit(b, 5);
-  f.avx512 = os_avx512 && Bit(b, 16) && Bit(b, 17) && Bit(b, 30) && Bit(b, 31);
-  f.avx512_vnni = f.avx512 && Bit(c, 11);
-  f.avx512_fp16 = f.avx512 && Bit(d, 23);
-  f.amx_int8 = os_amx && Bit(d, 24) && Bit(d, 25);
-  f.amx_bf16 = os_amx && Bit(d, 24) && Bit(d, 22);
-  if (subleaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
-    f.avx_vnni = f.avx2 && Bit(a, 4);
-    f.avx512_bf16 = f.avx512 && Bit(a, 5);
+  if (!__get_cpuid(1, &a, &b, &c, &d)) return {};
+  r.leaf1_ecx = c;
+  if (Bit(c, 27)) r.xcr0 = ReadXcr0();
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+    const unsigned subleaves = a;
+    r.leaf7_ebx = b;
+    r.leaf7_ecx = c;
+    r.leaf7_edx = d;
+    if (subleaves >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) r.leaf7_1_eax = a;
   }
-  return f;
+  return X86FeaturesOf(r);
+}
+
+// Palette 1 of the manual: eight tiles of sixteen rows of 64 bytes. The kernels assume it.
+bool HasFirstPalette() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(0x1d, 0, &a, &b, &c, &d) || a < 1) return false;
+  if (!__get_cpuid_count(0x1d, 1, &a, &b, &c, &d)) return false;
+  return b >> 16 >= 8 && (b & 0xffff) >= 64 && (c & 0xffff) >= 16;
+}
+
+bool AskForTiles() {
+#if defined(SYS_arch_prctl)
+  // Numbers of the kernel's ABI (Linux 5.16), absent from older headers.
+  constexpr int kGetPermission = 0x1022, kRequestPermission = 0x1023;  // ARCH_*_XCOMP_PERM
+  constexpr unsigned long kTileData = 18;                              // XFEATURE_XTILEDATA
+  if (!HasFirstPalette()) return false;
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return false;
+  unsigned long granted = 0;
+  return syscall(SYS_arch_prctl, kGetPermission, &granted) == 0 && (granted >> kTileData & 1) != 0;
+#else
+  return false;
+#endif
 }
 
 #elif defined(__aarch64__)
@@ -77,6 +88,35 @@ CpuFeatures Detect() { return {}; }
 #endif
 
 }  // namespace
+
+CpuFeatures X86FeaturesOf(const X86Registers& r) {
+  CpuFeatures f;
+  const bool os_avx = (r.xcr0 & 0x6) == 0x6;          // SSE and AVX state
+  const bool os_avx512 = (r.xcr0 & 0xe6) == 0xe6;     // plus opmask and both halves of ZMM
+  const bool os_amx = (r.xcr0 & 0x60000) == 0x60000;  // tile configuration and data
+  if (!Bit(r.leaf1_ecx, 27) || !Bit(r.leaf1_ecx, 28) || !os_avx) return f;  // OSXSAVE, AVX
+  f.fma = Bit(r.leaf1_ecx, 12);
+  f.f16c = Bit(r.leaf1_ecx, 29);
+  const uint32_t b = r.leaf7_ebx, c = r.leaf7_ecx, d = r.leaf7_edx;
+  f.avx2 = Bit(b, 5);
+  f.avx_vnni = f.avx2 && Bit(r.leaf7_1_eax, 4);
+  f.avx512 = os_avx512 && Bit(b, 16) && Bit(b, 17) && Bit(b, 30) && Bit(b, 31);
+  f.avx512_vnni = f.avx512 && Bit(c, 11);
+  f.avx512_bf16 = f.avx512 && Bit(r.leaf7_1_eax, 5);
+  f.avx512_fp16 = f.avx512 && Bit(d, 23);
+  f.amx_int8 = os_amx && Bit(d, 24) && Bit(d, 25);
+  f.amx_bf16 = os_amx && Bit(d, 24) && Bit(d, 22);
+  return f;
+}
+
+bool RequestAmxTiles() {
+#if defined(__x86_64__)
+  static const bool granted = GetCpuFeatures().amx_int8 && AskForTiles();
+  return granted;
+#else
+  return false;
+#endif
+}
 
 const CpuFeatures& GetCpuFeatures() {
   static const CpuFeatures features = Detect();

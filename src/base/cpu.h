@@ -14,10 +14,25 @@ struct CpuFeatures {
   bool avx2 = false, fma = false, f16c = false, avx_vnni = false;
   bool avx512 = false /* F, BW, VL, DQ */, avx512_vnni = false, avx512_bf16 = false,
        avx512_fp16 = false;
-  bool amx_int8 = false, amx_bf16 = false;  // the tile permission is asked for where they are used
+  bool amx_int8 = false, amx_bf16 = false;  // usable only after RequestAmxTiles()
   bool neon = false, dotprod = false, i8mm = false;
 };
 const CpuFeatures& GetCpuFeatures();
+
+// What CPUID and XCR0 say of an x86 processor, and what follows from it: a feature counts only when
+// the operating system saves the registers it needs. Pure, so that tests can play any processor.
+struct X86Registers {
+  uint32_t leaf1_ecx = 0;
+  uint32_t leaf7_ebx = 0, leaf7_ecx = 0, leaf7_edx = 0;
+  uint32_t leaf7_1_eax = 0;
+  uint64_t xcr0 = 0;  // 0 without OSXSAVE
+};
+CpuFeatures X86FeaturesOf(const X86Registers& registers);
+
+// Asks the kernel, once per process, to let its threads use AMX tiles (Linux enlarges signal frames
+// for that). False: no such processor, kernel or permission. Tiles must not be touched before it
+// said true.
+bool RequestAmxTiles();
 
 uint64_t PageBytes();            // asked, never assumed: 16 KiB pages exist
 std::vector<int> AllowedCpus();  // sched_getaffinity

@@ -51,11 +51,17 @@ uint64_t KvRowBytes(KvFormat format, bool is_value, uint32_t n) {
   return 0;
 }
 
-std::vector<std::string_view> AvailableIsas() {
+std::vector<std::string_view> IsasFor([[maybe_unused]] const CpuFeatures& cpu,
+                                      [[maybe_unused]] bool (*may_use_tiles)()) {
   std::vector<std::string_view> names;
-  [[maybe_unused]] const CpuFeatures& cpu = GetCpuFeatures();
 #if defined(__x86_64__)
-  if (cpu.avx2 && cpu.fma && cpu.f16c) names.push_back("avx2");
+  // Each set also runs the leaves of AVX2 that it does not replace.
+  if (cpu.avx2 && cpu.fma && cpu.f16c) {
+    if (cpu.avx512_vnni && cpu.amx_int8 && may_use_tiles()) names.push_back("amx");
+    if (cpu.avx512_vnni) names.push_back("avx512");
+    if (cpu.avx_vnni) names.push_back("avxvnni");
+    names.push_back("avx2");
+  }
 #elif defined(__aarch64__)
   if (cpu.dotprod) names.push_back("neon_dotprod");
   if (cpu.neon) names.push_back("neon");
@@ -64,10 +70,15 @@ std::vector<std::string_view> AvailableIsas() {
   return names;
 }
 
+std::vector<std::string_view> AvailableIsas() { return IsasFor(GetCpuFeatures(), RequestAmxTiles); }
+
 const Ops* GetOps(std::string_view isa) {
   for (const std::string_view name : AvailableIsas()) {
     if (!isa.empty() && isa != name) continue;
 #if defined(__x86_64__)
+    if (name == "amx") return AmxOps();
+    if (name == "avx512") return Avx512Ops();
+    if (name == "avxvnni") return AvxVnniOps();
     if (name == "avx2") return Avx2Ops();
 #elif defined(__aarch64__)
     if (name == "neon_dotprod") return NeonDotprodOps();

@@ -1,0 +1,186 @@
+// K-quants on tiles. Scale times quant fits 13 bits, so a panel holds those products as bytes, low
+// and high, and two integers per token and row, summed over the whole block, are all that leaves
+// the tiles: isum = low + 256 * high, exact. The weighted sums of the mins come from two more tile
+// products of the activation sums, read as bytes.
+#include "kernels/amx/matmul.h"
+#include "kernels/amx/tiles.h"
+#include "kernels/avx512/matmul.h"
+#include "kernels/avxvnni/k_product.h"
+
+namespace sluice::amx {
+namespace {
+
+// What is stored for a quant of zero (int_block.h has signed quants).
+template <class T>
+constexpr int kZero = 0;
+template <>
+constexpr int kZero<VnniQ3_K> = 4;
+template <>
+constexpr int kZero<TypeQ6_K> = 32;
+template <>
+constexpr int kZero<VnniIQ4_XS> = 128;
+template <>
+constexpr int kZero<TypeTQ1_0> = 1;
+template <>
+constexpr int kZero<TypeTQ2_0> = 1;
+
+// Products that fit int8: 15 * 3 in Q2_K, -1..1 in TQ.
+template <class T>
+constexpr bool kOneByte = T::kTernary;
+template <>
+constexpr bool kOneByte<VnniQ2_K> = true;
+
+// Tile registers, by number because GCC pastes them into the assembler's text: 0 low and 1 high
+// sums, 2 activations, 3 weights; 4 low and 5 high sums of the mins, 6 activation sums, 7 mins.
+constexpr TileConfig kConfig = {.row_bytes = {64, 64, 64, 64, 64, 64, 32, 64},
+                                .rows = {16, 16, 16, 16, 16, 16, 16, 8}};
+
+struct alignas(64) ScaledPanel {
+  int32_t low[64][16];  // unsigned bytes, or signed if they are all (kOneByte)
+  int32_t high[64][16];
+  int32_t mins[8][16], mins_high[8][16];  // a min in the even bytes of each pair, in the odd ones
+};
+
+template <class T>
+void ScalePanel(const KPanel<Zmm>& panel, ScaledPanel* out) {
+  const __m512i zero = _mm512_set1_epi8(static_cast<char>(kZero<T>));
+  const __m512i even = _mm512_set1_epi32(0x00ff00ff), odd = _mm512_set1_epi32(int(0xff00ff00));
+  for (int step = 0; step < 64; ++step) {
+    __m512i w = Zmm::Load(panel.quants[step]);
+    if constexpr (kZero<T> != 0) w = _mm512_sub_epi8(w, zero);
+    if constexpr (T::kTernary) {
+      _mm512_storeu_si512(out->low[step], w);
+    } else {
+      const __m512i s = Zmm::Load(panel.scales[step / kGroupSteps<T>]);
+      const __m512i twice =
+          _mm512_or_si512(_mm512_and_si512(s, _mm512_set1_epi32(0xffff)), _mm512_slli_epi32(s, 16));
+      const __m512i a = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8), twice);
+      const __m512i b = _mm512_mullo_epi16(_mm512_srai_epi16(w, 8), twice);
+      const __m512i low = _mm512_or_si512(_mm512_and_si512(a, even), _mm512_slli_epi16(b, 8));
+      _mm512_storeu_si512(out->low[step], low);
+      if constexpr (!kOneByte<T>) {
+        const __m512i high = _mm512_or_si512(_mm512_srli_epi16(a, 8), _mm512_and_si512(b, odd));
+        _mm512_storeu_si512(out->high[step], high);
+      }
+    }
+  }
+  for (int i = 0; T::kMin && i < 8; ++i) {
+    const __m512i mins = Zmm::Load(panel.mins[i]);
+    _mm512_storeu_si512(out->mins[i], mins);
+    _mm512_storeu_si512(out->mins_high[i], _mm512_slli_epi32(mins, 8));
+  }
+}
+
+// Integers of one group of tokens, [token][row].
+struct alignas(64) GroupSums {
+  int32_t low[16][16], high[16][16], min_low[16][16], min_high[16][16];
+};
+
+template <class T>
+void TileSums(const ScaledPanel& panel, const BlockTokens& x, GroupSums* out) {
+  _tile_zero(0);
+  if constexpr (!kOneByte<T>) _tile_zero(1);
+  for (int i = 0; i < 4; ++i) {
+    _tile_loadd(2, x.q + 64 * i, static_cast<int64_t>(x.q_stride));
+    _tile_loadd(3, panel.low[16 * i], 64);
+    if constexpr (kOneByte<T>) {
+      _tile_dpbssd(0, 2, 3);
+    } else {
+      _tile_dpbsud(0, 2, 3);
+      _tile_loadd(3, panel.high[16 * i], 64);
+      _tile_dpbssd(1, 2, 3);
+    }
+  }
+  _tile_stored(0, out->low, 64);
+  if constexpr (!kOneByte<T>) _tile_stored(1, out->high, 64);
+  if constexpr (T::kMin) {
+    _tile_zero(4);
+    _tile_zero(5);
+    _tile_loadd(6, x.sums, static_cast<int64_t>(x.sums_stride * sizeof(int16_t)));
+    _tile_loadd(7, panel.mins, 64);
+    _tile_dpbuud(4, 6, 7);
+    _tile_loadd(7, panel.mins_high, 64);
+    _tile_dpbsud(5, 6, 7);
+    _tile_stored(4, out->min_low, 64);
+    _tile_stored(5, out->min_high, 64);
+  }
+}
+
+inline __m512i JoinBytes(const int32_t* low, const int32_t* high) {
+  return Zmm::Add(Zmm::Load(low), _mm512_slli_epi32(Zmm::Load(high), 8));
+}
+
+template <class T>
+void ChainGroup(const GroupSums& sums, const KPanel<Zmm>& panel, const BlockTokens& x,
+                __m512* chain) {
+  const __m512 d = Zmm::LoadFloats(panel.d);
+  const __m512 m = T::kMin ? Zmm::LoadFloats(panel.m) : Zmm::FloatZero();
+  for (uint32_t i = 0; i < kGroupTokens; ++i) {
+    const __m512i isum =
+        kOneByte<T> ? Zmm::Load(sums.low[i]) : JoinBytes(sums.low[i], sums.high[i]);
+    const __m512i imin = T::kMin ? JoinBytes(sums.min_low[i], sums.min_high[i]) : Zmm::Zero();
+    chain[i] = KChain<Zmm, T>(chain[i], x.scale[i * x.scale_stride], d, isum, m, imin);
+  }
+}
+
+template <class T>
+void GroupTile(const MatmulArgs& args, uint32_t first, uint32_t groups, const RowTile& rows) {
+  Chains chains;
+  chains.Clear(groups);
+  KPanel<Zmm> panel;
+  ScaledPanel scaled;
+  GroupSums sums;
+  for (uint32_t b = 0; b < args.x.cols / 256; ++b) {
+    ReadKPanel<Zmm, T>(rows, uint64_t{b} * T::kBytes, &panel);
+    ScalePanel<T>(panel, &scaled);
+    FinishStores(&scaled);
+    for (uint32_t g = 0; g < groups; ++g) {
+      const BlockTokens x(args.x, GroupStart(args.x.rows, first + g), b, 256, 16);
+      TileSums<T>(scaled, x, &sums);
+      ChainGroup<T>(sums, panel, x, chains.sum[g]);
+    }
+  }
+  for (uint32_t g = 0; g < groups; ++g) {
+    const uint32_t token = GroupStart(args.x.rows, first + g);
+    for (uint32_t i = 0; i < kGroupTokens; ++i) {
+      StoreRows<Zmm>(args, token + i, rows, chains.sum[g][i]);
+    }
+  }
+}
+
+template <class T>
+void TileRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
+  Configure(kConfig);
+  ForTiles(args, row_begin, row_end, [&](uint32_t first, uint32_t groups, const RowTile& rows) {
+    GroupTile<T>(args, first, groups, rows);
+  });
+  _tile_release();  // so that the kernel need not save eight kilobytes per switch
+}
+
+}  // namespace
+
+void MatmulK(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
+  if (!FillsTiles(args, row_begin, row_end)) return avx512::MatmulK(args, row_begin, row_end);
+  switch (args.type) {
+    case WeightType::kQ2_K:
+      return TileRows<VnniQ2_K>(args, row_begin, row_end);
+    case WeightType::kQ3_K:
+      return TileRows<VnniQ3_K>(args, row_begin, row_end);
+    case WeightType::kQ4_K:
+      return TileRows<TypeQ4_K>(args, row_begin, row_end);
+    case WeightType::kQ5_K:
+      return TileRows<TypeQ5_K>(args, row_begin, row_end);
+    case WeightType::kQ6_K:
+      return TileRows<TypeQ6_K>(args, row_begin, row_end);
+    case WeightType::kIQ4_XS:
+      return TileRows<VnniIQ4_XS>(args, row_begin, row_end);
+    case WeightType::kTQ1_0:
+      return TileRows<TypeTQ1_0>(args, row_begin, row_end);
+    case WeightType::kTQ2_0:
+      return TileRows<TypeTQ2_0>(args, row_begin, row_end);
+    default:
+      return avx512::MatmulK(args, row_begin, row_end);
+  }
+}
+
+}  // namespace sluice::amx
