@@ -3,7 +3,8 @@ find_package(Python3 COMPONENTS Interpreter REQUIRED)
 
 function(sluice_script_test name)
   add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${ARGN})
-  set_tests_properties(${name} PROPERTIES WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} SKIP_RETURN_CODE 77 TIMEOUT 600)
+  set_tests_properties(${name} PROPERTIES WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} SKIP_RETURN_CODE 77 TIMEOUT 600
+    ENVIRONMENT XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state)
 endfunction()
 
 sluice_script_test(layers tools/layers.py)

@@ -34,7 +34,9 @@ struct EngineOptions {
   std::string isa;            // force a lower instruction set
   std::string policy;         // expert cache policy; empty: the default
   int64_t expert_slots = -1;  // tests: cap the number of slots
-  bool probe = false;         // measure disk and memory for the bound
+  int io_depth = 0;           // reads in flight; 0: what the device probe found best
+  std::string state_dir;      // what is remembered between runs; empty: nothing
+  bool probe = false;         // measure disk and memory for the plan's prediction
   std::string route_trace_path, timeline_path;
   double lookahead_noise = 0;  // tests: share of look-ahead guesses replaced by random ones
   ProgressFn progress;
@@ -56,6 +58,9 @@ class Engine {
   const std::string& generation_defaults_json() const;
   Stats stats() const;  // since open
   void ResetStats();
+  // Measures disk and memory as they are now (half a second): the bound in the stats. Between
+  // steps.
+  void MeasureMachine();
 
   struct Impl;
   Impl& impl() { return *impl_; }

@@ -70,5 +70,6 @@ uint32_t Engine::context() const { return impl_->core->plan().context; }
 const std::string& Engine::generation_defaults_json() const { return impl_->defaults; }
 Stats Engine::stats() const { return impl_->core->stats(); }
 void Engine::ResetStats() { impl_->core->ResetStats(); }
+void Engine::MeasureMachine() { impl_->core->MeasureMachine(); }
 
 }  // namespace sluice

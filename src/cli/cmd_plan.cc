@@ -59,6 +59,7 @@ Result<Plan> PlanForShape(const std::string& shape, EngineOptions options) {
   SLUICE_ASSIGN(const TemporaryFile file, TemporaryFile::Create());
   SLUICE_TRY(ForgeOutline(forge, file.path()));
   options.probe = false;
+  options.state_dir.clear();  // what is known of this folder's device says nothing of the model's
   SLUICE_ASSIGN(Plan plan, Engine::PlanFor(file.path(), options));
   if (*CancelFlag()) return Status(Code::kFailed, "cancelled");
   plan.model = shape;
@@ -75,7 +76,8 @@ Status CmdPlan(const VerbArgs& words) {
   bool json = false, no_probe = false;
   args.Positional("MODEL", &model, false, "a .gguf file or a Hugging Face folder");
   args.Text("--shape", &shape, "plan a real model without its file: " + ShapeNames());
-  args.Flag("--no-probe", &no_probe, "do not measure the disk and the memory");
+  args.Flag("--no-probe", &no_probe,
+            "do not measure the disk and the memory: use what is remembered");
   args.Flag("--json", &json, "as JSON");
   AddPlanArgs(&args, &options);
   SLUICE_TRY(args.Parse(words));

@@ -38,6 +38,13 @@ std::string Environment(const char* name) {
   return value ? value : "";
 }
 
+// As the XDG base directory specification has it.
+std::string StateDir() {
+  const std::string state = Environment("XDG_STATE_HOME"), home = Environment("HOME");
+  if (!state.empty() && state[0] == '/') return state + "/sluice";
+  return home.empty() ? "" : home + "/.local/state/sluice";
+}
+
 void AddOptionalInt(Args* args, const std::string& names, std::optional<int64_t>* out, int64_t low,
                     int64_t high, const std::string& help) {
   args->Value(
@@ -89,8 +96,16 @@ void AddPlanArgs(Args* args, EngineOptions* o) {
       "--act", "q8|f32|q16|auto", [o](int i) { o->act = static_cast<ActType>(i); },
       "activations in int8, in floats (the reference mode), or in two int8 planes (the default of "
       "small models)");
+  o->state_dir = StateDir();
+  args->Value(
+      "--state-dir", "DIR",
+      [o](const std::string& value) {
+        o->state_dir = value;
+        return Status();
+      },
+      "what is remembered between runs (default: ~/.local/state/sluice)");
   args->Int("--lookahead", &o->lookahead, 0, 2,
-            "layers whose experts are guessed and read ahead (0: none; default 1)");
+            "layers whose experts are guessed and read ahead (default 0: none)");
 }
 
 void AddEngineArgs(Args* args, EngineOptions* o) {
@@ -106,6 +121,8 @@ void AddEngineArgs(Args* args, EngineOptions* o) {
   args->Choice(
       "--io", "auto|uring|pread|buffered", [o](int i) { o->io = static_cast<IoMode>(i); },
       "how weights are read");
+  args->Int("--io-depth", &o->io_depth, 1, 64,
+            "reads in flight (default: what the device was found to like)");
   const auto text = [args](const char* name, const char* kind, std::string* out, const char* help) {
     args->Value(
         name, kind,

@@ -14,6 +14,9 @@ namespace {
 
 constexpr uint64_t kBufferAlignment = 64 * kKiB;
 constexpr size_t kQueuedPerDepth = 4;
+// Reads that land in the processor's cache flatter the device: 5.5 GB/s were measured into 8
+// MiB, 4.0 into memory.
+constexpr uint64_t kOwnBytes = 64 * kMiB;
 constexpr int kRounds =
     3;  // depths take turns, so that a busy moment of the machine hits all of them
 
@@ -47,21 +50,32 @@ class Places {
   uint64_t state_;
 };
 
+constexpr uint64_t kHugePageBytes = 2 * kMiB;
+
 struct Buffers {
-  explicit Buffers(uint64_t wanted) : bytes(wanted) {
-    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    base = p == MAP_FAILED ? nullptr : static_cast<uint8_t*>(p);
+  explicit Buffers(const BandwidthProbeOptions& options) {
+    base = options.memory.data();
+    bytes = AlignDown(std::min<uint64_t>(options.memory.size(), kOwnBytes * 4), kBufferAlignment);
+    if (base != nullptr) return;
+    bytes = ProbeBytes(options);
+    mapped = bytes + kHugePageBytes;
+    mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED) return;
+    base = reinterpret_cast<uint8_t*>(AlignUp(reinterpret_cast<uint64_t>(mapping), kHugePageBytes));
+    madvise(base, bytes, MADV_HUGEPAGE);
     // Page faults belong to no device.
-    for (uint64_t at = 0; base != nullptr && at < bytes; at += PageBytes())
+    for (uint64_t at = 0; at < bytes; at += PageBytes())
       static_cast<volatile uint8_t*>(base)[at] = 0;
   }
   ~Buffers() {
-    if (base != nullptr) munmap(base, bytes);
+    if (mapping != MAP_FAILED) munmap(mapping, mapped);
   }
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
   uint8_t* base = nullptr;
   uint64_t bytes = 0;
+  void* mapping = MAP_FAILED;
+  uint64_t mapped = 0;
 };
 
 Status Measure(ReadQueue* queue, Places* places, uint64_t request_bytes, uint64_t file_bytes,
@@ -69,14 +83,17 @@ Status Measure(ReadQueue* queue, Places* places, uint64_t request_bytes, uint64_
                BandwidthSample* sample) {
   // More requests than the queue hands out at once: a prober that is scheduled late must not leave
   // the device idle. They share buffers; nobody looks at the bytes.
-  const uint64_t stride = buffers.bytes / (requests->size() / kQueuedPerDepth);
   const size_t depth = static_cast<size_t>(sample->depth), n = depth * kQueuedPerDepth;
+  request_bytes = std::min(request_bytes, AlignDown(buffers.bytes / depth, kBufferAlignment));
+  const uint64_t stride = AlignUp(request_bytes, kBufferAlignment);
+  const uint64_t places_in_memory = buffers.bytes / stride;
+  uint64_t place = 0;
   const double start = NowSeconds();
   auto submit = [&](size_t i) {
     ReadRequest& request = (*requests)[i];
     request.offset = places->Next();
     request.length = std::min(request_bytes, AlignUp(file_bytes, queue->alignment()));
-    request.buffer = buffers.base + i % depth * stride;
+    request.buffer = buffers.base + place++ % places_in_memory * stride;
     queue->Submit(&request);
   };
   for (size_t i = 0; i < n; ++i) submit(i);
@@ -97,8 +114,9 @@ Status Measure(ReadQueue* queue, Places* places, uint64_t request_bytes, uint64_
 uint64_t ProbeBytes(const BandwidthProbeOptions& options) {
   const int deepest =
       options.depths.empty() ? 1 : *std::max_element(options.depths.begin(), options.depths.end());
-  return static_cast<uint64_t>(std::max(deepest, 1)) *
-         AlignUp(options.request_bytes, kBufferAlignment);
+  const uint64_t least = static_cast<uint64_t>(std::max(deepest, 1)) *
+                         AlignUp(options.request_bytes, kBufferAlignment);
+  return std::max(least, AlignDown(std::min(kOwnBytes, options.own_bytes_max), kBufferAlignment));
 }
 
 Result<BandwidthProbe> MeasureReadBandwidth(const File& file,
@@ -106,11 +124,11 @@ Result<BandwidthProbe> MeasureReadBandwidth(const File& file,
   if (file.size() == 0 || options.request_bytes == 0 || options.depths.empty()) {
     return Status(Code::kFailed, "nothing to measure", file.path());
   }
-  const Buffers buffers(ProbeBytes(options));
-  if (buffers.base == nullptr)
+  const Buffers buffers(options);
+  const int deepest = std::max(1, *std::max_element(options.depths.begin(), options.depths.end()));
+  if (buffers.bytes / static_cast<uint64_t>(deepest) < kBufferAlignment || buffers.base == nullptr)
     return Status(Code::kFailed, "no memory for the disk probe", file.path());
-  const int deepest = *std::max_element(options.depths.begin(), options.depths.end());
-  std::vector<ReadRequest> requests(static_cast<size_t>(std::max(deepest, 1)) * kQueuedPerDepth);
+  std::vector<ReadRequest> requests(static_cast<size_t>(deepest) * kQueuedPerDepth);
   BandwidthProbe probe;
   const uint64_t request_bytes = AlignUp(options.request_bytes, PageBytes());
   const double slice = options.seconds_max / static_cast<double>(options.depths.size() * kRounds);
@@ -120,7 +138,6 @@ Result<BandwidthProbe> MeasureReadBandwidth(const File& file,
       ReadQueueOptions queue_options;
       queue_options.backend = options.backend;
       queue_options.depth = sample.depth;
-      queue_options.registered = {MutableByteSpan(buffers.base, buffers.bytes)};
       SLUICE_ASSIGN(auto queue, MakeReadQueue({&file}, queue_options));
       probe.backend = queue->name();
       probe.direct = queue->alignment() > 1;

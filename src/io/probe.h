@@ -2,10 +2,12 @@
 //
 // Contract: reads the file itself at pseudo-random aligned places that hold data (holes of a sparse
 // file are passed over: they would be read at memory speed), with the backend the engine will use.
-// Allocates depth buffers of request_bytes for its own duration: call it before the ledger is drawn
-// up, or reserve ProbeBytes(). Takes about seconds_max in all, whatever the device; a rate counts
-// the bytes of completed requests only. Through the page cache the rate may be the memory's:
-// `direct` says which it was.
+// Reads into the caller's `memory`, or else allocates ProbeBytes() for its own
+// duration: then call it before the ledger is drawn up, or reserve ProbeBytes(). The buffers are of
+// huge pages like those of the engine: a device reached in scattered 4 KiB pages gave 1.2 GB/s, in
+// huge ones 2.9 (a virtio disk, 2026-11-30). Takes about seconds_max in all, whatever the device; a
+// rate counts the bytes of completed requests only. Through the page cache the rate may be the
+// memory's: `direct` says which it was.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +42,10 @@ struct BandwidthProbeOptions {
   uint64_t request_bytes = kMiB;
   std::vector<int> depths = {1, 2, 4, 8};
   double seconds_max = 0.5;
+  uint64_t own_bytes_max = 64 * kMiB;  // of buffers, if that is more than the depths need
+  // Overwritten; aligned as reads must be. Depths that it cannot hold are measured with smaller
+  // requests.
+  MutableByteSpan memory;
 };
 
 uint64_t ProbeBytes(const BandwidthProbeOptions& options);

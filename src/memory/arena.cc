@@ -28,7 +28,7 @@ uint8_t* MapAligned(uint64_t bytes, uint64_t alignment, uint64_t page_bytes) {
   return reinterpret_cast<uint8_t*>(aligned);
 }
 
-bool Prefault(uint8_t* data, uint64_t bytes, uint64_t page_bytes) {
+bool TouchPages(uint8_t* data, uint64_t bytes, uint64_t page_bytes) {
   if (madvise(data, bytes, kMadvPopulateWrite) == 0) return true;
   if (errno == ENOMEM || errno == EFAULT) return false;
   // An old kernel or qemu: one write per page does the same. volatile, or the store of a zero
@@ -41,7 +41,7 @@ bool Prefault(uint8_t* data, uint64_t bytes, uint64_t page_bytes) {
 
 }  // namespace
 
-Result<Arena> Arena::Make(Ledger* ledger, const std::string& tag, uint64_t bytes, bool prefault) {
+Result<Arena> Arena::Make(Ledger* ledger, const std::string& tag, uint64_t bytes, Touch touch) {
   const uint64_t page_bytes = PageBytes();
   if (bytes > UINT64_MAX - 2 * kHugePageBytes) {
     return Status(Code::kBudget, fmt::format("{} bytes wanted", bytes), tag);
@@ -50,9 +50,7 @@ Result<Arena> Arena::Make(Ledger* ledger, const std::string& tag, uint64_t bytes
   const uint64_t size = AlignUp(bytes, page_bytes);
   SLUICE_ASSIGN(arena.reservation_, ledger->Reserve(tag, size));
   if (size == 0) return arena;
-  // Huge pages never make the resident set larger than the reservation: a mapping bounds them. They
-  // are asked for only where every page will be touched anyway.
-  const bool huge = prefault && size >= 2 * kHugePageBytes;
+  const bool huge = touch != Touch::kLazily && size >= 2 * kHugePageBytes;
   uint8_t* data = MapAligned(size, huge ? kHugePageBytes : page_bytes, page_bytes);
   if (data == nullptr) {
     return Status(Code::kFailed, fmt::format("cannot map {} bytes: {}", size, strerror(errno)), tag,
@@ -60,13 +58,17 @@ Result<Arena> Arena::Make(Ledger* ledger, const std::string& tag, uint64_t bytes
   }
   arena.data_ = data;
   arena.size_ = size;
+  arena.tag_ = tag;
   if (huge) madvise(data, size, MADV_HUGEPAGE);  // advice: a refusal costs speed only
-  if (prefault && !Prefault(data, size, page_bytes)) {
-    return Status(Code::kFailed,
-                  fmt::format("the system refused {} bytes: {}", size, strerror(errno)), tag,
-                  "lower --budget or free memory");
-  }
+  if (touch == Touch::kNow) SLUICE_TRY(arena.Prefault());
   return arena;
+}
+
+Status Arena::Prefault() {
+  if (size_ == 0 || TouchPages(data_, size_, PageBytes())) return {};
+  return Status(Code::kFailed,
+                fmt::format("the system refused {} bytes: {}", size_, strerror(errno)), tag_,
+                "lower --budget or free memory");
 }
 
 Arena& Arena::operator=(Arena&& other) noexcept {
@@ -75,6 +77,7 @@ Arena& Arena::operator=(Arena&& other) noexcept {
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
   taken_ = std::exchange(other.taken_, 0);
+  tag_ = std::move(other.tag_);
   reservation_ = std::move(other.reservation_);
   return *this;
 }

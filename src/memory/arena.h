@@ -2,6 +2,8 @@
 //
 // Contract: page-aligned, zeroed, optionally pre-faulted; released in full on destruction. Not
 // thread-safe to move, safe to read and write from many threads like any memory. Never grows.
+// Huge pages are asked for where every page will be touched: they never make the resident set
+// larger than the reservation, and direct reads into them are up to 2.4 times as fast (docs/io.md).
 #pragma once
 
 #include <cstdint>
@@ -13,12 +15,20 @@
 
 namespace sluice {
 
+// When the pages of an arena come into being.
+enum class Touch {
+  kLazily,  // as they are used, which may be never
+  kLater,   // all of them, by Prefault or by whoever fills the arena
+  kNow,     // all of them, in Make
+};
+
 class Arena {
  public:
   Arena() = default;
-  // Reserves `bytes` (rounded up to pages) under `tag` and maps them. prefault touches every page
-  // now so that no page fault happens in the step loop.
-  static Result<Arena> Make(Ledger* ledger, const std::string& tag, uint64_t bytes, bool prefault);
+  // Reserves `bytes` (rounded up to pages) under `tag` and maps them.
+  static Result<Arena> Make(Ledger* ledger, const std::string& tag, uint64_t bytes, Touch touch);
+  // Touches every page, so that no page fault happens in the step loop. Any one thread.
+  Status Prefault();
   Arena(Arena&& other) noexcept { *this = std::move(other); }
   Arena& operator=(Arena&& other) noexcept;
   ~Arena();
@@ -38,6 +48,7 @@ class Arena {
   Reservation reservation_;
   uint8_t* data_ = nullptr;
   uint64_t size_ = 0, taken_ = 0;
+  std::string tag_;
 };
 
 }  // namespace sluice

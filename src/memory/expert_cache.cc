@@ -92,6 +92,14 @@ void ExpertCache::Abandon(int slot) {
   free_.push_back(slot);
 }
 
+void ExpertCache::Clear() {
+  for (int slot = 0; slot < static_cast<int>(slots_.size()); ++slot) {
+    if (!ready(slot) || pins(slot) > 0) continue;
+    Release(slot);
+    free_.push_back(slot);
+  }
+}
+
 void ExpertCache::Pin(int slot) { ++slots_[static_cast<size_t>(slot)].pins; }
 
 void ExpertCache::Unpin(int slot) {

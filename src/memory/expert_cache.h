@@ -55,6 +55,9 @@ class ExpertCache {
   // The read failed or was cancelled: the slot is free again. It must be filling, with its one pin.
   void Abandon(int slot);
 
+  // Forgets every expert that is ready and unpinned. What the policy counted stays.
+  void Clear();
+
   void Pin(int slot);
   void Unpin(int slot);
 

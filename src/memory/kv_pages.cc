@@ -21,7 +21,7 @@ Result<KvPagePool> KvPagePool::Make(Ledger* ledger, uint64_t page_bytes, uint32_
   if (!bytes || pages > INT32_MAX)
     return Status(Code::kBudget, fmt::format("{} KV pages wanted", pages), "kv");
   KvPagePool pool;
-  SLUICE_ASSIGN(pool.arena_, Arena::Make(ledger, "kv", *bytes, true));
+  SLUICE_ASSIGN(pool.arena_, Arena::Make(ledger, "kv", *bytes, Touch::kNow));
   pool.page_bytes_ = page_bytes;
   pool.references_.assign(pages, 0);
   pool.free_.reserve(pages);

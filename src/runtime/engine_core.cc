@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "io/probe.h"
+#include "memory/background_prefault.h"
 #include "runtime/budget.h"
 #include "runtime/memory_probe.h"
 
@@ -18,10 +19,14 @@ namespace sluice {
 namespace {
 
 constexpr uint32_t kContextDefault = 4096;
-// Reads of the ring are submitted in full, demand reads slip between; see docs/io.md for the depth.
-constexpr int kReadDepth = 8;
-// Layers of look-ahead unless asked otherwise (bench/results: what it wins in wall time).
-constexpr int kLookaheadDefault = 1;
+// Probing: more than eight reads in flight only queue (FIELD 1e). Fewer than four leave the device
+// idle between two completions when all processors are computing, which a probe does not see.
+const std::vector<int> kProbeDepths = {4, 8};
+constexpr double kProbeSeconds = 0.45;
+constexpr uint64_t kMemoryProbeBytesMin = 16 * kMiB, kMemoryProbeBytesMax = 128 * kMiB;
+// Layers of look-ahead unless asked otherwise: here it wins no wall time
+// (docs/learned/look-ahead.md).
+constexpr int kLookaheadDefault = 0;
 
 bool FloatWeights(const ModelMap& map) {
   return ActFormatOf(map.head.type) == ActFormat::kF32 && !map.layers.empty() &&
@@ -104,18 +109,60 @@ Status EngineCore::OpenFiles() {
   return {};
 }
 
-Status EngineCore::MeasureMachine(const CoreInput& input, PlanInput* plan) {
-  if (!input.options.probe || files_.empty()) return {};
+// What is known of the machine before the plan is made: measured for a plan, remembered for a run.
+void EngineCore::KnowMachine(PlanInput* plan) {
+  if (files_.empty()) return;
+  device_key_ = DeviceKey(*files_.front(), BackendOf(options_.io));
+  known_ = FindDeviceProbe(options_.state_dir, device_key_);
+  if (known_) machine_ = *known_;
+  if (options_.probe) {
+    MeasureDisk({});
+    machine_.memory_bytes_per_s = MeasureMemoryBandwidth(
+        std::min<uint64_t>(kMemoryProbeBytesMax, plan->budget_bytes / 4), plan->threads);
+    KeepMachine();
+  }
+  if (options_.io_depth > 0) machine_.depth = options_.io_depth;
+  plan->disk_bytes_per_s = machine_.disk_bytes_per_s;
+  plan->memory_bytes_per_s = machine_.memory_bytes_per_s;
+}
+
+// A device that cannot be measured leaves what was known: reading it for real tells why.
+void EngineCore::MeasureDisk(MutableByteSpan memory) {
   BandwidthProbeOptions probe;
-  probe.backend = BackendOf(input.options.io);
-  probe.depths = {4, 8};
-  probe.seconds_max = 0.6;
+  probe.backend = BackendOf(options_.io);
+  probe.depths = kProbeDepths;
+  probe.seconds_max = kProbeSeconds;
+  probe.memory = memory;
+  probe.own_bytes_max = options_.budget_bytes / 8;  // 0: as little as will do
   const Result<BandwidthProbe> disk = MeasureReadBandwidth(*files_.front(), probe);
-  if (disk.ok()) plan->disk_bytes_per_s = disk->best_bytes_per_s;
-  const uint64_t budget = plan->budget_bytes;
-  plan->memory_bytes_per_s =
-      MeasureMemoryBandwidth(std::min<uint64_t>(64 * kMiB, budget / 4), plan->threads);
-  return {};
+  if (!disk.ok()) return;
+  machine_.disk_bytes_per_s = disk->best_bytes_per_s;
+  machine_.depth = disk->best_depth;
+}
+
+void EngineCore::KeepMachine() {
+  if (machine_.disk_bytes_per_s <= 0) return;
+  const Status kept = KeepDeviceProbe(options_.state_dir, device_key_, machine_);
+  if (!kept.ok()) LogOnce(LogLevel::kInfo, "device probe", kept.ToString());
+}
+
+// Memory that may be overwritten between steps: expert slots, or the ring of layers once its
+// read-ahead is dropped.
+MutableByteSpan EngineCore::BorrowMemory() {
+  const MutableByteSpan slots = experts_ != nullptr ? experts_->BorrowMemory() : MutableByteSpan();
+  return slots.size() > 0 ? slots : stream_->BorrowRing();
+}
+
+void EngineCore::MeasureMachine() {
+  std::lock_guard lock(mutex_);
+  const int depth = machine_.depth;  // the queue that is open keeps its own
+  const MutableByteSpan ring = BorrowMemory();
+  if (ring.size() > 0) MeasureDisk(ring);
+  machine_.depth = depth;
+  const std::vector<MutableByteSpan> pinned = stream_->PinnedMemory();
+  if (pinned.empty() || pinned[0].size() < kMemoryProbeBytesMin) return;  // would measure a cache
+  const size_t bytes = std::min<size_t>(pinned[0].size(), kMemoryProbeBytesMax);
+  machine_.memory_bytes_per_s = MeasureMemoryBandwidth(pinned[0].first(bytes), pool_.get());
 }
 
 Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
@@ -160,7 +207,7 @@ Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
   plan.threads = options.threads > 0 ? options.threads : DefaultThreads();
   core->options_.threads = plan.threads;
   plan.expert_slots_max = options.expert_slots;
-  SLUICE_TRY(core->MeasureMachine(*input, &plan));
+  core->KnowMachine(&plan);
   SLUICE_ASSIGN(core->plan_, MakeMemoryPlan(plan));
   if (process.peak_rss_bytes > input->peak_before_bytes &&
       process.peak_rss_bytes > plan.budget_bytes) {
@@ -191,10 +238,8 @@ Result<std::unique_ptr<EngineCore>> EngineCore::Open(CoreInput input) {
   return core;
 }
 
-Status EngineCore::Load(const CoreInput& input) {
-  const Plan& table = plan_.table;
-  ledger_ = std::make_unique<Ledger>(table.budget_bytes);
-  for (const PlanLine& line : table.lines) {
+Status EngineCore::ReserveOverhead() {
+  for (const PlanLine& line : plan_.table.lines) {
     if (line.tag == "page tables") {
       SLUICE_ASSIGN(page_tables_, ledger_->Reserve(line.tag, line.bytes));
     }
@@ -205,25 +250,48 @@ Status EngineCore::Load(const CoreInput& input) {
       SLUICE_ASSIGN(tokenizer_, ledger_->Reserve(line.tag, line.bytes));
     }
   }
-  if (!options_.timeline_path.empty())
-    timeline_ = std::make_unique<Timeline>(options_.timeline_path);
-  pool_ = std::make_unique<ThreadPool>(options_.threads, options_.cpus);
+  return {};
+}
+
+// While the pinned weights arrive, another thread brings the expert slots into being. No memory is
+// registered with the queue: it changed no rate and took up to 1.6 s (docs/io.md).
+Status EngineCore::ReadPinned(const CoreInput& input) {
   std::vector<const File*> files;
   for (const std::unique_ptr<File>& file : files_) files.push_back(file.get());
   SLUICE_ASSIGN(stream_, WeightStream::Make({&map_, &plan_, ledger_.get(), files, options_.progress,
                                              timeline_.get()}));
   SLUICE_TRY(MakePools());
   SLUICE_TRY(MakeExperts());
-  ReadQueueOptions queue;
-  queue.backend = BackendOf(options_.io);
-  queue.depth = kReadDepth;
-  queue.registered = stream_->Memory();
-  if (experts_ != nullptr) {
-    for (const MutableByteSpan& span : experts_->Memory()) queue.registered.push_back(span);
+  BackgroundPrefault slots(experts_ != nullptr ? experts_->Untouched() : std::vector<Arena*>());
+  const auto make_queue = [&] {
+    ReadQueueOptions queue;
+    queue.backend = BackendOf(options_.io);
+    queue.depth = machine_.depth;
+    return input.make_queue ? input.make_queue(files, queue) : MakeReadQueue(files, queue);
+  };
+  SLUICE_ASSIGN(queue_, make_queue());
+  SLUICE_TRY(stream_->LoadPinned(queue_.get()));
+  SLUICE_TRY(slots.Join());
+  if (!known_ && !options_.state_dir.empty() && BorrowMemory().size() > 0) {
+    const int depth = machine_.depth;
+    MeasureDisk(BorrowMemory());
+    KeepMachine();
+    if (options_.io_depth > 0) machine_.depth = options_.io_depth;
+    if (machine_.depth != depth) {
+      SLUICE_ASSIGN(queue_, make_queue());
+    }
   }
-  SLUICE_ASSIGN(queue_,
-                input.make_queue ? input.make_queue(files, queue) : MakeReadQueue(files, queue));
-  SLUICE_TRY(stream_->Load(queue_.get()));
+  stream_->Start(queue_.get());
+  return {};
+}
+
+Status EngineCore::Load(const CoreInput& input) {
+  ledger_ = std::make_unique<Ledger>(plan_.table.budget_bytes);
+  SLUICE_TRY(ReserveOverhead());
+  if (!options_.timeline_path.empty())
+    timeline_ = std::make_unique<Timeline>(options_.timeline_path);
+  pool_ = std::make_unique<ThreadPool>(options_.threads, options_.cpus);
+  SLUICE_TRY(ReadPinned(input));
   StepLoop::Context context;
   context.map = &map_;
   context.plan = &plan_;
@@ -275,9 +343,10 @@ void EngineCore::AddExpertStats(Stats* s) const {
 }
 
 Status EngineCore::MakePools() {
-  SLUICE_ASSIGN(pages_arena_,
-                Arena::Make(ledger_.get(), "kv", plan_.pages * plan_.kv.page_bytes, false));
-  SLUICE_ASSIGN(state_arena_, Arena::Make(ledger_.get(), "state", plan_.state.floats * 4, false));
+  SLUICE_ASSIGN(pages_arena_, Arena::Make(ledger_.get(), "kv", plan_.pages * plan_.kv.page_bytes,
+                                          Touch::kLazily));
+  SLUICE_ASSIGN(state_arena_,
+                Arena::Make(ledger_.get(), "state", plan_.state.floats * 4, Touch::kLazily));
   sequences_.page_bytes = plan_.kv.page_bytes;
   sequences_.state_floats = plan_.state.floats;
   for (uint64_t i = plan_.pages; i-- > 0;) {
@@ -290,7 +359,7 @@ Status EngineCore::MakePools() {
 
 // Tries once and says once why not: a phone concedes 64 KiB.
 void EngineCore::LockPinned() {
-  for (const MutableByteSpan& span : stream_->Memory()) {
+  for (const MutableByteSpan& span : stream_->PinnedMemory()) {
     if (mlock(span.data(), span.size()) == 0) continue;
     rlimit limit{};
     getrlimit(RLIMIT_MEMLOCK, &limit);
@@ -377,11 +446,11 @@ Stats EngineCore::stats() const {
   AddExpertStats(&s);
   s.peak_rss_bytes = ReadProcessMemory().peak_rss_bytes;
   s.budget_bytes = plan_.table.budget_bytes;
-  if (plan_.table.memory_bytes_per_s > 0) {
+  if (machine_.memory_bytes_per_s > 0) {
     const double memory_s =
-        static_cast<double>(plan_.table.active_bytes_per_token) / plan_.table.memory_bytes_per_s;
+        static_cast<double>(plan_.table.active_bytes_per_token) / machine_.memory_bytes_per_s;
     const double disk_s =
-        plan_.table.disk_bytes_per_s > 0 ? s.bytes_per_token / plan_.table.disk_bytes_per_s : 0;
+        machine_.disk_bytes_per_s > 0 ? s.bytes_per_token / machine_.disk_bytes_per_s : 0;
     s.bound_tok_s = 1 / std::max(memory_s, disk_s);
     s.bound_fraction = s.decode_tok_s / s.bound_tok_s;
   }

@@ -8,12 +8,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "io/read_queue.h"
 #include "memory/arena.h"
+#include "runtime/device_probe.h"
 #include "runtime/expert_store.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model_source.h"
@@ -58,12 +60,20 @@ class EngineCore {
   const ModelConfig& config() const { return map_.config; }
   Stats stats() const;
   void ResetStats();
+  // Disk and memory as they are now, for the bound in the stats; half a second. Forgets the cached
+  // experts.
+  void MeasureMachine();
 
  private:
   EngineCore() = default;
   static Status Prepare(CoreInput* input, EngineCore* core);  // map, budget, plan
-  Status MeasureMachine(const CoreInput& input, PlanInput* plan);
+  void KnowMachine(PlanInput* plan);
+  void MeasureDisk(MutableByteSpan memory);
+  void KeepMachine();
+  MutableByteSpan BorrowMemory();
   Status Load(const CoreInput& input);
+  Status ReserveOverhead();
+  Status ReadPinned(const CoreInput& input);
   Status OpenFiles();
   Status MakePools();
   Status MakeExperts();
@@ -90,7 +100,9 @@ class EngineCore {
   std::unique_ptr<StepLoop> loop_;
   StepCounters counters_;
   double opened_s_ = 0;
-  uint64_t stall_base_ns_ = 0;
+  DeviceProbe machine_;
+  std::optional<DeviceProbe> known_;  // from the state folder
+  std::string device_key_;
   std::vector<std::string> notices_;
 };
 

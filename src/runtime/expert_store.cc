@@ -26,11 +26,13 @@ Result<std::unique_ptr<ExpertStore>> ExpertStore::Make(Context context) {
   Ledger* ledger = s->c_.ledger;
   s->config_ = &s->c_.map->config;
   s->slot_bytes_ = e.slot_bytes;
-  SLUICE_ASSIGN(s->slots_, Arena::Make(ledger, "expert slots", e.slots * e.slot_bytes, true));
-  SLUICE_ASSIGN(s->ring_, Arena::Make(ledger, "expert ring", e.ring * e.slot_bytes, true));
-  SLUICE_ASSIGN(s->staging_, Arena::Make(ledger, "expert ring", e.staging_bytes, true));
-  SLUICE_ASSIGN(s->scratch_arena_, Arena::Make(ledger, "activations", e.scratch_bytes, true));
-  SLUICE_ASSIGN(s->keep_arena_, Arena::Make(ledger, "activations", e.keep_bytes, true));
+  SLUICE_ASSIGN(s->slots_,
+                Arena::Make(ledger, "expert slots", e.slots * e.slot_bytes, Touch::kLater));
+  SLUICE_ASSIGN(s->ring_, Arena::Make(ledger, "expert ring", e.ring * e.slot_bytes, Touch::kNow));
+  SLUICE_ASSIGN(s->staging_, Arena::Make(ledger, "expert ring", e.staging_bytes, Touch::kNow));
+  SLUICE_ASSIGN(s->scratch_arena_,
+                Arena::Make(ledger, "activations", e.scratch_bytes, Touch::kNow));
+  SLUICE_ASSIGN(s->keep_arena_, Arena::Make(ledger, "activations", e.keep_bytes, Touch::kNow));
   const CacheShape shape{s->config_->layers, s->config_->moe.experts, e.slots};
   const std::string policy = s->c_.policy.empty() ? kDefaultCachePolicy : s->c_.policy;
   std::unique_ptr<CachePolicy> made = MakeCachePolicy(policy, shape);
@@ -63,12 +65,12 @@ Result<std::unique_ptr<ExpertStore>> ExpertStore::Make(Context context) {
   return s;
 }
 
-std::vector<MutableByteSpan> ExpertStore::Memory() const {
-  std::vector<MutableByteSpan> spans;
-  for (const Arena* a : {&slots_, &ring_, &staging_}) {
-    if (a->size() > 0) spans.push_back(a->span());
-  }
-  return spans;
+MutableByteSpan ExpertStore::BorrowMemory() {
+  if (c_.plan->experts.ring == 0) return {};
+  for (int slot : ahead_slots_) (void)reader_->Wait(flight_of_slot_[static_cast<size_t>(slot)]);
+  if (queue_ != nullptr) SettleAhead();
+  cache_->Clear();
+  return slots_.size() > ring_.size() ? slots_.span() : ring_.span();
 }
 
 Status ExpertStore::Attach(ReadQueue* queue, Exec* exec) {

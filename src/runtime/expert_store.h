@@ -46,8 +46,11 @@ class ExpertStore final : public ExpertRunner {
     Timeline* timeline = nullptr;
   };
   static Result<std::unique_ptr<ExpertStore>> Make(Context context);
-  // Slots and ring, for registration with the queue.
-  std::vector<MutableByteSpan> Memory() const;
+  // The slots' memory, or without slots the ring's, for use until the next step: every cached
+  // expert is forgotten. Empty when all experts are resident for good. Between steps.
+  MutableByteSpan BorrowMemory();
+  // What the caller must prefault before the first step.
+  std::vector<Arena*> Untouched() { return {&slots_}; }
   Status Attach(ReadQueue* queue, Exec* exec);
 
   void BeginStep(uint32_t rows) override;

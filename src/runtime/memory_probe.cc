@@ -34,28 +34,35 @@ uint64_t SumWords(const uint64_t* p, uint64_t words) {
 
 }  // namespace
 
+double MeasureMemoryBandwidth(ByteSpan memory, ThreadPool* pool) {
+  const int pieces = static_cast<int>(memory.size() / kPieceBytes);
+  if (pieces == 0) return 0;
+  const uint64_t* words = reinterpret_cast<const uint64_t*>(memory.data());
+  std::atomic<uint64_t> sink{0};
+  double best = 0;
+  const double begin = NowSeconds();
+  for (int pass = 0; pass < kPassesMin || NowSeconds() - begin < kSeconds; ++pass) {
+    const double start = NowSeconds();
+    pool->Run(pieces, [&](int piece) {
+      sink += SumWords(words + static_cast<uint64_t>(piece) * (kPieceBytes / 8), kPieceBytes / 8);
+    });
+    best = std::max(best, static_cast<double>(pieces) * kPieceBytes / (NowSeconds() - start));
+  }
+  return best;
+}
+
 double MeasureMemoryBandwidth(uint64_t bytes, int threads) {
   bytes = bytes / kPieceBytes * kPieceBytes;
   if (bytes == 0) return 0;
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) return 0;
-  const auto* words = static_cast<const uint64_t*>(memory);
   // Distinct values, so that no page is the shared zero page.
   for (uint64_t at = 0; at < bytes / 8; at += 512) static_cast<uint64_t*>(memory)[at] = at;
   ThreadPool pool(threads);
-  std::atomic<uint64_t> sink{0};
-  double best = 0;
-  const double begin = NowSeconds();
-  for (int pass = 0; pass < kPassesMin || NowSeconds() - begin < kSeconds; ++pass) {
-    const double start = NowSeconds();
-    pool.Run(static_cast<int>(bytes / kPieceBytes), [&](int piece) {
-      sink += SumWords(words + static_cast<uint64_t>(piece) * (kPieceBytes / 8), kPieceBytes / 8);
-    });
-    best = std::max(best, static_cast<double>(bytes) / (NowSeconds() - start));
-  }
+  const double rate = MeasureMemoryBandwidth({static_cast<const uint8_t*>(memory), bytes}, &pool);
   munmap(memory, bytes);
-  return best;
+  return rate;
 }
 
 }  // namespace sluice

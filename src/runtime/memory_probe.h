@@ -1,13 +1,19 @@
 // How fast this machine reads memory with a number of threads: one side of every predicted rate.
 //
-// Contract: allocates `bytes` for its own duration, takes a few tens of milliseconds; returns bytes
-// per second (the best of several passes), 0 when it could not be measured.
+// Contract: reads memory for a tenth of a second and returns bytes per second (the best of several
+// passes), 0 when it could not be measured. Give it far more than the caches hold.
 #pragma once
 
 #include <cstdint>
 
+#include "base/bytes.h"
+#include "base/thread_pool.h"
+
 namespace sluice {
 
+// With memory of its own, for its own duration.
 double MeasureMemoryBandwidth(uint64_t bytes, int threads);
+// With the caller's, which is only read.
+double MeasureMemoryBandwidth(ByteSpan memory, ThreadPool* pool);
 
 }  // namespace sluice

@@ -72,10 +72,11 @@ Status StepLoop::Place() {
   const MemoryPlan& plan = *c_.plan;
   const ModelConfig& c = c_.map->config;
   const uint64_t expert_bytes = plan.experts.scratch_bytes + plan.experts.keep_bytes;
-  SLUICE_ASSIGN(arena_,
-                Arena::Make(c_.ledger, "activations", plan.activation_bytes - expert_bytes, true));
-  SLUICE_ASSIGN(embed_arena_, Arena::Make(c_.ledger, "activations",
-                                          plan.embed_buffers * plan.embed_buffer_bytes, true));
+  SLUICE_ASSIGN(arena_, Arena::Make(c_.ledger, "activations", plan.activation_bytes - expert_bytes,
+                                    Touch::kNow));
+  SLUICE_ASSIGN(embed_arena_,
+                Arena::Make(c_.ledger, "activations", plan.embed_buffers * plan.embed_buffer_bytes,
+                            Touch::kNow));
   buffers_ = Activations::Place(&arena_, plan.widths, plan.tile, plan.act_formats);
   const uint64_t chunk = plan.chunk;
   x_ = arena_.TakeArray<float>(chunk * c.hidden);

@@ -36,13 +36,14 @@ Result<std::unique_ptr<WeightStream>> WeightStream::Make(Context context) {
   std::unique_ptr<WeightStream> s(new WeightStream(std::move(context)));
   const MemoryPlan& plan = *s->c_.plan;
   const ModelMap& map = *s->c_.map;
-  SLUICE_ASSIGN(s->pinned_, Arena::Make(s->c_.ledger, "pinned weights", plan.pinned_bytes, false));
+  SLUICE_ASSIGN(s->pinned_,
+                Arena::Make(s->c_.ledger, "pinned weights", plan.pinned_bytes, Touch::kLater));
   SLUICE_ASSIGN(s->vectors_,
-                Arena::Make(s->c_.ledger, "norms and biases", plan.vector_bytes, false));
+                Arena::Make(s->c_.ledger, "norms and biases", plan.vector_bytes, Touch::kLazily));
   SLUICE_ASSIGN(s->derived_,
-                Arena::Make(s->c_.ledger, "norms and biases", plan.derived_bytes, false));
-  SLUICE_ASSIGN(s->ring_,
-                Arena::Make(s->c_.ledger, "ring", plan.ring_slots * plan.ring_slot_bytes, true));
+                Arena::Make(s->c_.ledger, "norms and biases", plan.derived_bytes, Touch::kLazily));
+  SLUICE_ASSIGN(s->ring_, Arena::Make(s->c_.ledger, "ring", plan.ring_slots * plan.ring_slot_bytes,
+                                      Touch::kNow));
   s->layers_.resize(map.layers.size());
   for (uint32_t i = 0; i < map.layers.size(); ++i) {
     s->layers_[i].layer = i;
@@ -66,25 +67,23 @@ Result<std::unique_ptr<WeightStream>> WeightStream::Make(Context context) {
   return s;
 }
 
-std::vector<MutableByteSpan> WeightStream::Memory() const {
-  std::vector<MutableByteSpan> spans;
-  for (const Arena* a : {&pinned_, &ring_}) {
-    if (a->size() > 0) spans.push_back(a->span());
-  }
-  return spans;
+std::vector<MutableByteSpan> WeightStream::PinnedMemory() const {
+  return pinned_.size() > 0 ? std::vector{pinned_.span()} : std::vector<MutableByteSpan>();
 }
 
-Status WeightStream::Load(ReadQueue* queue) {
+Status WeightStream::LoadPinned(ReadQueue* queue) {
   queue_ = queue;
   SLUICE_TRY(LoadVectors());
-  SLUICE_TRY(LoadPinned());
+  return LoadMatrices();
+}
+
+void WeightStream::Start(ReadQueue* queue) {
+  queue_ = queue;
   const uint32_t units = static_cast<uint32_t>(layers_.size() + c_.plan->slab_units.size());
   for (uint32_t u = 0; u < units && !anything_streams_; ++u) anything_streams_ = Streams(u);
-  if (anything_streams_) {
-    last_issued_ = units - 1;  // so that the first read-ahead starts with the first streamed unit
-    ReadAhead();
-  }
-  return {};
+  if (!anything_streams_) return;
+  last_issued_ = units - 1;  // so that the first read-ahead starts with the first streamed unit
+  ReadAhead();
 }
 
 Status WeightStream::LoadVector(const VectorSpec& spec, float* out, std::vector<uint8_t>* bytes) {
@@ -154,52 +153,48 @@ Status WeightStream::LoadDerived(uint32_t layer, float** at) {
   return {};
 }
 
-Status WeightStream::LoadUnit(const UnitLayout& unit, uint8_t* data, uint64_t* done) {
-  std::vector<ReadRequest> requests;
-  requests.reserve(unit.reads.size());
-  for (const UnitRead& read : unit.reads)
-    requests.push_back(MakeRequest(read, data, ReadPriority::kDemand));
+// All reads of all pinned units are one stream: the disk never waits for a unit to be complete.
+Status WeightStream::ReadAll(std::vector<ReadRequest>* reads) {
   size_t submitted = 0;
-  for (size_t i = 0; i < requests.size(); ++i) {
-    while (submitted < requests.size() && submitted < i + kLoadReadsInFlight)
-      queue_->Submit(&requests[submitted++]);
-    const Status status = queue_->Wait(&requests[i]);
+  uint64_t done = 0;
+  for (size_t i = 0; i < reads->size(); ++i) {
+    while (submitted < reads->size() && submitted < i + kLoadReadsInFlight)
+      queue_->Submit(&(*reads)[submitted++]);
+    const Status status = queue_->Wait(&(*reads)[i]);
     if (!status.ok()) {
-      for (size_t j = i + 1; j < submitted; ++j) (void)queue_->Wait(&requests[j]);
+      for (size_t j = i + 1; j < submitted; ++j) (void)queue_->Wait(&(*reads)[j]);
       return status;
     }
-    *done += requests[i].length;
-    if (c_.progress) c_.progress({"load", *done, c_.plan->pinned_bytes, 0});
+    done += (*reads)[i].length;
+    if (c_.progress) c_.progress({"load", done, c_.plan->pinned_bytes, 0});
   }
   return {};
 }
 
-Status WeightStream::LoadPinned() {
+Status WeightStream::LoadMatrices() {
   const MemoryPlan& plan = *c_.plan;
-  uint64_t done = 0;
+  std::vector<ReadRequest> reads;
   uint8_t* at = pinned_.data();
-  const auto load = [&](const UnitLayout& unit, uint8_t** data) -> Status {
-    *data = at;
+  const auto place = [&](const UnitLayout& unit) {
+    uint8_t* data = at;
     at += unit.bytes;
-    return LoadUnit(unit, *data, &done);
+    for (const UnitRead& read : unit.reads)
+      reads.push_back(MakeRequest(read, data, ReadPriority::kDemand));
+    return data;
   };
-  uint8_t* data = nullptr;
   for (uint32_t i = 0; i < layers_.size(); ++i) {
-    if (!plan.layer_pinned[i]) continue;
-    SLUICE_TRY(load(plan.layer_units[i], &data));
-    Point(i, data);
+    if (plan.layer_pinned[i]) Point(i, place(plan.layer_units[i]));
   }
   if (plan.head_pinned) {
-    SLUICE_TRY(load(plan.head_unit, &data));
+    const uint8_t* data = place(plan.head_unit);
     heads_[0] = ViewOf(c_.map->head, data + plan.head_unit.matrix_offset[0]);
     const Extent &h = c_.map->head.extent, &e = c_.map->embedding.extent;
     if (h.file == e.file && h.offset == e.offset) embedding_ = heads_[0].data;
   }
   if (plan.embedding_pinned) {
-    SLUICE_TRY(load(plan.embedding_unit, &data));
-    embedding_ = data + plan.embedding_unit.matrix_offset[0];
+    embedding_ = place(plan.embedding_unit) + plan.embedding_unit.matrix_offset[0];
   }
-  return {};
+  return ReadAll(&reads);
 }
 
 bool WeightStream::Streams(uint32_t unit) const {
@@ -259,6 +254,11 @@ void WeightStream::ReadAhead() {
     if (Find(next) != nullptr) return;  // fewer streamed units than slots
     Issue(&slot, next);
   }
+}
+
+MutableByteSpan WeightStream::BorrowRing() {
+  if (queue_ != nullptr) Drain();
+  return ring_.span();
 }
 
 WeightStream::Slot* WeightStream::Find(uint32_t unit) {

@@ -32,10 +32,16 @@ class WeightStream {
     ProgressFn progress;
     Timeline* timeline = nullptr;
   };
-  // Maps the arenas; nothing is read yet, so that the queue can register their memory.
+  // Maps the arenas; nothing is read yet.
   static Result<std::unique_ptr<WeightStream>> Make(Context context);
-  Status Load(ReadQueue* queue);
-  std::vector<MutableByteSpan> Memory() const;
+  // Everything that stays.
+  Status LoadPinned(ReadQueue* queue);
+  // From here on units stream through `queue`; begins to read ahead.
+  void Start(ReadQueue* queue);
+  std::vector<MutableByteSpan> PinnedMemory() const;
+  // The ring's memory, for use until the next Acquire: what was read ahead is dropped. Between
+  // steps.
+  MutableByteSpan BorrowRing();
 
   // Units: 0 .. layers-1 are layers, layers + s is head slab s.
   Status Acquire(uint32_t unit);
@@ -69,8 +75,8 @@ class WeightStream {
   Status LoadVectors();
   Status LoadVector(const VectorSpec& spec, float* out, std::vector<uint8_t>* bytes);
   Status LoadDerived(uint32_t layer, float** at);
-  Status LoadPinned();
-  Status LoadUnit(const UnitLayout& unit, uint8_t* data, uint64_t* done);
+  Status LoadMatrices();
+  Status ReadAll(std::vector<ReadRequest>* reads);
   bool Streams(uint32_t unit) const;
   const UnitLayout& UnitOf(uint32_t unit) const;
   uint32_t NextStreamed(uint32_t unit) const;

@@ -206,5 +206,20 @@ TEST(CachePolicyTest, UnknownNamesAreRefused) {
   EXPECT_NE(MakeCachePolicy(kDefaultCachePolicy, {1, 1, 1}), nullptr);
 }
 
+TEST(ExpertCacheTest, ClearForgetsAllButWhatIsInUse) {
+  const CacheShape shape{2, 8, 4};
+  ExpertCache cache(shape, MakeCachePolicy("dual-decay", shape));
+  const int ready = cache.Reserve(1), pinned = cache.Reserve(2), filling = cache.Reserve(3);
+  cache.MarkReady(ready);
+  cache.Unpin(ready);
+  cache.MarkReady(pinned);
+  cache.Clear();
+  EXPECT_EQ(cache.Find(1), -1);
+  EXPECT_EQ(cache.Find(2), pinned);
+  EXPECT_EQ(cache.Find(3), filling);
+  EXPECT_EQ(cache.resident(), 2u);
+  EXPECT_GE(cache.Reserve(1), 0);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include "base/cpu.h"
 #include "memory/arena.h"
+#include "memory/background_prefault.h"
 
 namespace sluice {
 namespace {
@@ -65,13 +66,14 @@ TEST(LedgerTest, ManyThreads) {
 TEST(ArenaTest, DrawsFromTheLedgerAndReturns) {
   Ledger ledger(64 * kMiB);
   {
-    auto made = Arena::Make(&ledger, "slots", 9 * kMiB + 1, true);
+    auto made = Arena::Make(&ledger, "slots", 9 * kMiB + 1, Touch::kNow);
     ASSERT_TRUE(made.ok()) << made.status().ToString();
     Arena arena = std::move(made).value();
     EXPECT_EQ(arena.size(), AlignUp(9 * kMiB + 1, PageBytes()));
     EXPECT_EQ(ledger.used_bytes(), arena.size());
     for (uint64_t i = 0; i < arena.size(); i += 4093) ASSERT_EQ(arena.data()[i], 0);
-    EXPECT_EQ(Arena::Make(&ledger, "more", 56 * kMiB, false).status().code(), Code::kBudget);
+    EXPECT_EQ(Arena::Make(&ledger, "more", 56 * kMiB, Touch::kLazily).status().code(),
+              Code::kBudget);
     Arena other;
     other = std::move(arena);
     EXPECT_EQ(arena.data(), nullptr);
@@ -83,19 +85,35 @@ TEST(ArenaTest, DrawsFromTheLedgerAndReturns) {
 TEST(ArenaTest, PrefaultMakesEveryPageResidentAndNoMore) {
   Ledger ledger(256 * kMiB);
   const uint64_t before = ReadProcessMemory().rss_bytes;
-  auto lazy = Arena::Make(&ledger, "lazy", 64 * kMiB, false);
+  auto lazy = Arena::Make(&ledger, "lazy", 64 * kMiB, Touch::kLazily);
   ASSERT_TRUE(lazy.ok());
   EXPECT_LT(ReadProcessMemory().rss_bytes, before + 8 * kMiB);
-  auto eager = Arena::Make(&ledger, "eager", 65 * kMiB, true);
+  auto eager = Arena::Make(&ledger, "eager", 65 * kMiB, Touch::kNow);
   ASSERT_TRUE(eager.ok());
   const uint64_t after = ReadProcessMemory().rss_bytes;
   EXPECT_GE(after, before + 60 * kMiB);
   EXPECT_LE(after, before + 67 * kMiB) << "huge pages must not round the resident set up";
 }
 
+TEST(ArenaTest, LaterMeansNotInMakeAndAllOfItInTheBackground) {
+  Ledger ledger(256 * kMiB);
+  auto slots = Arena::Make(&ledger, "slots", 64 * kMiB, Touch::kLater);
+  auto none = Arena::Make(&ledger, "none", 0, Touch::kLater);
+  ASSERT_TRUE(slots.ok() && none.ok());
+  const uint64_t before = ReadProcessMemory().rss_bytes;
+  slots->data()[7] = 42;
+  BackgroundPrefault fill({&*slots, &*none});
+  slots->data()[9] = 43;
+  ASSERT_TRUE(fill.Join().ok());
+  EXPECT_GE(ReadProcessMemory().rss_bytes, before + 60 * kMiB);
+  EXPECT_EQ(slots->data()[7], 42);
+  EXPECT_EQ(slots->data()[9], 43);
+  EXPECT_TRUE(BackgroundPrefault({}).Join().ok());
+}
+
 TEST(ArenaTest, TakeAlignsAndStopsAtTheEnd) {
   Ledger ledger(kMiB);
-  auto arena = Arena::Make(&ledger, "a", PageBytes(), false);
+  auto arena = Arena::Make(&ledger, "a", PageBytes(), Touch::kLazily);
   ASSERT_TRUE(arena.ok());
   uint8_t* first = arena->Take(3);
   EXPECT_EQ(first, arena->data());
@@ -103,10 +121,11 @@ TEST(ArenaTest, TakeAlignsAndStopsAtTheEnd) {
   EXPECT_EQ(arena->Take(PageBytes()), nullptr);
   EXPECT_EQ(arena->Take(UINT64_MAX), nullptr);
   EXPECT_NE(arena->TakeArray<float>(4), nullptr);
-  auto empty = Arena::Make(&ledger, "none", 0, true);
+  auto empty = Arena::Make(&ledger, "none", 0, Touch::kNow);
   ASSERT_TRUE(empty.ok());
   EXPECT_EQ(empty->size(), 0u);
-  EXPECT_EQ(Arena::Make(&ledger, "wrap", UINT64_MAX - 5, true).status().code(), Code::kBudget);
+  EXPECT_EQ(Arena::Make(&ledger, "wrap", UINT64_MAX - 5, Touch::kNow).status().code(),
+            Code::kBudget);
 }
 
 }  // namespace
