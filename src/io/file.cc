@@ -11,8 +11,6 @@
 
 #include <algorithm>
 
-#include "base/log.h"
-
 namespace sluice {
 namespace {
 
@@ -122,9 +120,7 @@ void File::ProbeDirect() {
   posix_fadvise(fd_, 0, 0, POSIX_FADV_NORMAL);
   if (alignment == 0) {
     close(fd);
-    LogOnce(LogLevel::kNotice, "io.direct." + path_,
-            fmt::format("{}: direct reads open but do not deliver; reading through the page cache",
-                        path_));
+    direct_fault_ = "direct reads open but do not deliver";
     return;
   }
   direct_fd_ = fd;

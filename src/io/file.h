@@ -34,6 +34,8 @@ class File {
   // -1 when O_DIRECT is refused, or a probe with a poisoned buffer showed that it lies (DESIGN
   // section 3).
   int direct_fd() const { return direct_fd_; }
+  // Why there is no direct_fd; for the notice or error of whoever does without.
+  const char* direct_fault() const { return direct_fault_; }
   // Alignment that direct reads need for offset, length and address (bytes, power of two).
   uint32_t direct_alignment() const { return direct_alignment_; }
 
@@ -44,6 +46,7 @@ class File {
   std::string path_;
   uint64_t size_ = 0;
   int fd_ = -1, direct_fd_ = -1;
+  const char* direct_fault_ = "direct reads are refused here";
   uint32_t direct_alignment_ = 4096;
 };
 

@@ -34,10 +34,9 @@ Result<std::unique_ptr<ReadQueue>> MakePool(const std::vector<const File*>& file
 Result<std::unique_ptr<ReadQueue>> MakeAuto(const std::vector<const File*>& files,
                                             const ReadQueueOptions& options) {
   if (const File* file = WithoutDirect(files)) {
-    LogOnce(
-        LogLevel::kNotice, "io.buffered",
-        fmt::format("{}: direct reads are refused here; reading through the page cache (slower)",
-                    file->path()));
+    LogOnce(LogLevel::kNotice, "io.buffered",
+            fmt::format("{}: {}; reading through the page cache (slower)", file->path(),
+                        file->direct_fault()));
     return MakePool(files, false, options.depth);
   }
   const UringProbe& probe = ProbeUring();
@@ -63,7 +62,7 @@ Result<std::unique_ptr<ReadQueue>> MakeReadQueue(const std::vector<const File*>&
   if (options.backend == IoBackend::kAuto) return MakeAuto(files, options);
   if (options.backend == IoBackend::kBuffered) return MakePool(files, false, options.depth);
   if (const File* file = WithoutDirect(files)) {
-    return Status(Code::kIo, "direct reads are refused here", file->path(), kDirectHint);
+    return Status(Code::kIo, file->direct_fault(), file->path(), kDirectHint);
   }
   if (options.backend == IoBackend::kPread) return MakePool(files, true, options.depth);
   const UringProbe& probe = ProbeUring();
