@@ -115,14 +115,21 @@ void BpeTokenizer::EncodeStretch(std::string_view raw, const KindMap& kinds, boo
 }
 
 void BpeTokenizer::EncodePlain(std::string_view text, bool first, Job* job) const {
+  std::string replaced;
+  bool prefix = p_.prefix_space && !text.empty() && text[0] != ' ';
   if (p_.metaspace != Parts::Metaspace::kOff) {
-    job->prefixed = ReplaceAll(text, kSpaceMark, " ");
+    if (text.find(kSpaceMark) != std::string_view::npos) {
+      replaced = ReplaceAll(text, kSpaceMark, " ");
+      text = replaced;
+    }
     const bool want = p_.metaspace == Parts::Metaspace::kAlways ||
                       (p_.metaspace == Parts::Metaspace::kFirst && first);
-    if (want && (job->prefixed.empty() || job->prefixed[0] != ' ')) job->prefixed.insert(0, 1, ' ');
-    text = job->prefixed;
-  } else if (p_.prefix_space && !text.empty() && text[0] != ' ') {
-    job->prefixed = " " + std::string(text);
+    prefix = want && (text.empty() || text[0] != ' ');
+  }
+  if (prefix) {
+    job->prefixed.reserve(text.size() + 1);
+    job->prefixed = " ";
+    job->prefixed += text;
     text = job->prefixed;
   }
   p_.pre.Run(text, [&](std::string_view piece) { EncodePiece(piece, job); });
@@ -166,6 +173,61 @@ void BpeTokenizer::EncodeWord(std::string_view word, Job* job) const {
       return;
     }
   }
+  for (size_t window = window_bytes_; window < word.size(); window *= 2) {
+    if (EncodeWindows(word, window, job)) return;
+  }
+  MergeWord(word, job);
+  EmitSymbols(word, job->bpe.symbols.size(), job);
+}
+
+// Merges one window after the other, each beginning with the token behind the last one kept. That
+// gives the ids of the whole word: tokens t1 t2 ... are its encoding exactly when every pair of
+// neighbours, taken alone, encodes to itself (a merge across a border depends on the tokens beside
+// it only, and merges elsewhere do not change their order). Pairs inside a window do, being cut out
+// of its encoding; the pair at a seam was inside the window before, provided that the next window
+// begins with the token expected there. If it does not, false and nothing is emitted: the end of
+// the window reached back beyond its last eighth, and a larger one is due.
+bool BpeTokenizer::EncodeWindows(std::string_view word, size_t window, Job* job) const {
+  const size_t ids_before = job->ids.size();
+  BpeSymbol expected;
+  for (size_t begin = 0;;) {
+    const std::string_view part = word.substr(begin, window);
+    MergeWord(part, job);
+    std::vector<BpeSymbol>& symbols = job->bpe.symbols;
+    std::erase_if(symbols, [](const BpeSymbol& s) { return s.size == 0; });
+    const bool seam =
+        expected.size == 0 || (!symbols.empty() && symbols[0].begin == 0 &&
+                               symbols[0].size == expected.size && symbols[0].id == expected.id);
+    const bool last = begin + part.size() == word.size();
+    const size_t cut = last ? symbols.size() : WindowCut(part, symbols);
+    if (!seam || (!last && cut == 0)) {
+      job->ids.resize(ids_before);
+      return false;
+    }
+    EmitSymbols(part, cut, job);
+    if (last) return true;
+    expected = symbols[cut];
+    if (begin == 0) {  // once, for as many ids as the rest will give if it is like this part
+      const size_t got = job->ids.size() - ids_before;
+      job->ids.reserve(job->ids.size() + (word.size() / expected.begin + 1) * got);
+    }
+    begin += expected.begin;
+  }
+}
+
+// How many symbols of a window to keep: up to its last eighth, whole characters; 0 when there is no
+// such place.
+size_t BpeTokenizer::WindowCut(std::string_view part, const std::vector<BpeSymbol>& symbols) const {
+  for (size_t i = symbols.size(); i-- > 1;) {
+    const uint32_t begin = symbols[i].begin;
+    if (begin > part.size() - part.size() / 8) continue;
+    const bool inside = (static_cast<uint8_t>(part[begin]) & 0xC0) == 0x80;
+    if (p_.spelling == Spelling::kByteLevel || !inside) return i;
+  }
+  return 0;
+}
+
+void BpeTokenizer::MergeWord(std::string_view word, Job* job) const {
   job->bpe.Clear(word.size());
   StartSymbols(word, job);
   if (p_.rule == MergeRule::kRank) {
@@ -178,7 +240,6 @@ void BpeTokenizer::EncodeWord(std::string_view word, Job* job) const {
       return ScorePair(word.substr(a.begin, static_cast<size_t>(a.size) + b.size));
     });
   }
-  EmitSymbols(word, job);
 }
 
 BpePair BpeTokenizer::ScorePair(std::string_view joined) const {
@@ -236,8 +297,9 @@ void BpeTokenizer::AddUnknown(size_t begin, size_t bytes, bool* last_unknown, Jo
   *last_unknown = true;
 }
 
-void BpeTokenizer::EmitSymbols(std::string_view word, Job* job) const {
-  for (const BpeSymbol& s : job->bpe.symbols) {
+void BpeTokenizer::EmitSymbols(std::string_view word, size_t count, Job* job) const {
+  for (size_t at = 0; at < count; ++at) {
+    const BpeSymbol& s = job->bpe.symbols[at];
     if (s.size == 0) continue;
     if (s.id >= 0) {
       job->ids.push_back(s.id);

@@ -65,6 +65,8 @@ class BpeTokenizer final : public Tokenizer {
   TokenId FindToken(std::string_view text) const override;
   uint64_t memory_bytes() const override;
   bool strips_first_space() const override { return p_.strip_first_space; }
+  // Words beyond this many bytes are merged window by window; for tests, before the first Encode.
+  void SetWordWindow(size_t bytes) { window_bytes_ = bytes; }
 
  private:
   struct Job;  // one Encode call
@@ -75,15 +77,19 @@ class BpeTokenizer final : public Tokenizer {
   void EncodePiece(std::string_view piece, Job* job) const;
   void EncodeSpacePiece(std::string_view piece, Job* job) const;
   void EncodeWord(std::string_view word, Job* job) const;
+  bool EncodeWindows(std::string_view word, size_t window, Job* job) const;
+  size_t WindowCut(std::string_view part, const std::vector<BpeSymbol>& symbols) const;
+  void MergeWord(std::string_view word, Job* job) const;
   void StartSymbols(std::string_view word, Job* job) const;
   void AddUnknown(size_t begin, size_t bytes, bool* last_unknown, Job* job) const;
   BpePair ScorePair(std::string_view joined) const;
-  void EmitSymbols(std::string_view word, Job* job) const;
+  void EmitSymbols(std::string_view word, size_t count, Job* job) const;
 
   Parts p_;
   // kSpaceMark: byte values that stand directly before a space inside some token. Anywhere else a
   // word can be cut before its space without changing a merge, which keeps words short.
   std::array<bool, 256> joins_space_ = {};
+  size_t window_bytes_ = 32 * 1024;  // 1 MB of scratch, whatever the word
 };
 
 }  // namespace sluice::text
