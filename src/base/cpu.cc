@@ -156,6 +156,19 @@ int DefaultThreads() {
   return std::clamp(std::min(fast, quota), 1, static_cast<int>(limits::kThreadsMax));
 }
 
+bool RestrictThread(pthread_t thread, const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) {
+    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<size_t>(cpu), &set);
+  }
+  return pthread_setaffinity_np(thread, sizeof(set), &set) == 0;  // refuses an empty set
+}
+
+CpuRoles ChooseCpuRoles(const std::vector<int>& asked, int threads) {
+  return proc::ChooseCpuRoles("", AllowedCpus(), asked, threads);
+}
+
 MemoryStatus ReadMemoryStatus() { return proc::ReadMemoryStatus(""); }
 
 ProcessMemory ReadProcessMemory() {

@@ -4,6 +4,8 @@
 // limits.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -37,6 +39,19 @@ bool RequestAmxTiles();
 uint64_t PageBytes();            // asked, never assumed: 16 KiB pages exist
 std::vector<int> AllowedCpus();  // sched_getaffinity
 int DefaultThreads();            // performance cores among the allowed ones
+
+// Lets a thread run on these processors only. False when the kernel refuses or none exists.
+bool RestrictThread(pthread_t thread, const std::vector<int>& cpus);
+
+// Where threads run. Empty lists: wherever the scheduler likes.
+struct CpuRoles {
+  std::vector<int> compute, io;
+  bool one_each = false;  // each compute thread on one of `compute`, in turn; else on any of them
+};
+// asked (--cpus) wins for the compute threads. Otherwise, where the machine tells fast from slow
+// processors and `threads` fit onto the fast ones, they compute; the slow ones read. A uniform
+// machine: no restriction.
+CpuRoles ChooseCpuRoles(const std::vector<int>& asked, int threads);
 
 struct MemoryStatus {
   uint64_t total_bytes = 0;      // of the machine

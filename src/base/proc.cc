@@ -283,4 +283,25 @@ std::vector<int> PerformanceCpus(const std::string& root, const std::vector<int>
   return allowed;
 }
 
+CpuRoles ChooseCpuRoles(const std::string& root, const std::vector<int>& allowed,
+                        const std::vector<int>& asked, int threads) {
+  const std::vector<int> fast = PerformanceCpus(root, allowed);
+  const auto has = [](const std::vector<int>& list, int cpu) {
+    return std::find(list.begin(), list.end(), cpu) != list.end();
+  };
+  CpuRoles roles;
+  for (const int cpu : allowed) {
+    if (!has(fast, cpu) && !has(asked, cpu)) roles.io.push_back(cpu);
+  }
+  if (!asked.empty()) {
+    roles.compute = asked;
+    roles.one_each = true;
+  } else if (!roles.io.empty() && static_cast<size_t>(threads) <= fast.size()) {
+    roles.compute = fast;
+  } else {
+    roles.io.clear();  // more threads than fast processors: everything runs everywhere
+  }
+  return roles;
+}
+
 }  // namespace sluice::proc

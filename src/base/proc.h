@@ -52,4 +52,8 @@ std::optional<int> CpuQuota(const std::string& root);
 // difference.
 std::vector<int> PerformanceCpus(const std::string& root, const std::vector<int>& allowed);
 
+// See base/cpu.h.
+CpuRoles ChooseCpuRoles(const std::string& root, const std::vector<int>& allowed,
+                        const std::vector<int>& asked, int threads);
+
 }  // namespace sluice::proc

@@ -28,6 +28,9 @@ constexpr int kSpinIterations = 2000;  // the bound where the clock is slow
 constexpr int kPausesPerCheck = 4;
 constexpr size_t kStackBytes = 1 << 20;  // the default of 8 MiB would be pinned whole by --mlock
 constexpr size_t kCacheLine = 128;       // pairs of lines are fetched together
+// FollowCpus looks at the owner alone, and at the workers this often: what narrows a process
+// usually moves all its threads.
+constexpr uint32_t kLooksPerFullLook = 16;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -64,14 +67,6 @@ bool SpinUntil(bool may_spin, Done done) {
   return false;
 }
 
-bool PinTo(pthread_t thread, int cpu) {
-  if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<unsigned>(cpu), &set);
-  return pthread_setaffinity_np(thread, sizeof(set), &set) == 0;
-}
-
 using PartFn = FunctionRef<void(int)>;
 
 }  // namespace
@@ -83,12 +78,21 @@ using PartFn = FunctionRef<void(int)>;
 // for threads.
 struct ThreadPool::Impl {
   int threads = 1;
-  bool may_spin = true;
+  std::atomic<bool> may_spin{true};
   std::vector<int> cpus;
+  Placement placement = Placement::kOneEach;
+  struct Seat {
+    Impl* pool = nullptr;
+    int index = 0;  // the owner is 0
+  };
+  std::vector<Seat> seats;
   std::vector<pthread_t> workers;
-  bool owner_pinned = false;
+  bool owner_placed = false;
   pthread_t owner{};
-  cpu_set_t owner_mask{};
+  cpu_set_t owner_mask{}, owner_place{};  // before and after it was placed
+
+  cpu_set_t seen_mask{};  // the owner's, when the processors were last counted
+  uint32_t looks = 0;
 
   alignas(kCacheLine) std::atomic<uint64_t> ticket{0};
   int parts = 0;
@@ -96,6 +100,8 @@ struct ThreadPool::Impl {
   alignas(kCacheLine) std::atomic<uint32_t> generation{0};  // futex of idle workers
   std::atomic<uint32_t> sleepers{0};
   std::atomic<bool> stop{false};
+  std::atomic<int> active{1};
+  std::atomic<uint32_t> roll{0};                            // futex of the workers beyond `active`
   alignas(kCacheLine) std::atomic<uint32_t> unfinished{0};  // futex of the owner
   std::atomic<bool> owner_sleeps{false};
 
@@ -120,18 +126,51 @@ struct ThreadPool::Impl {
       FutexWake(&unfinished, 1);
   }
 
-  void WorkerLoop() {
+  // A worker beyond `active` rests here, out of reach of what wakes the others.
+  void Rest(int index) {
+    const auto rests = [&] { return index >= active.load() && !stop.load(); };
+    while (rests()) {
+      const uint32_t seen = roll.load();
+      if (rests()) FutexWait(&roll, seen);
+    }
+  }
+
+  void CallRoll() {
+    roll.fetch_add(1);
+    FutexWake(&roll, INT_MAX);
+  }
+
+  void SetActive(int count) {
+    const int before = active.exchange(count);
+    if (count == before) return;
+    CallRoll();
+    if (count < before) Publish(INT_MAX);  // nothing to do: those who must rest go there
+  }
+
+  // The processors that the owner or any worker may run on; 0 when the kernel does not say.
+  int CountCpus() {
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof(all), &all) != 0) return 0;  // more than 1024 processors
+    seen_mask = all;
+    for (const pthread_t worker : workers) {
+      if (pthread_getaffinity_np(worker, sizeof(one), &one) == 0) CPU_OR(&all, &all, &one);
+    }
+    return CPU_COUNT(&all);
+  }
+
+  void WorkerLoop(int index) {
     uint32_t seen = 0;
     while (true) {
+      Rest(index);
       const auto news = [&] { return generation.load(std::memory_order_acquire) != seen; };
-      if (!SpinUntil(may_spin, news)) {
+      if (!SpinUntil(may_spin.load(std::memory_order_relaxed), news)) {
         sleepers.fetch_add(1);  // before the kernel's comparison, see Publish
         while (!news()) FutexWait(&generation, seen);
         sleepers.fetch_sub(1);
       }
       seen = generation.load(std::memory_order_acquire);
       if (stop.load(std::memory_order_acquire)) return;
-      Work();
+      if (index < active.load(std::memory_order_relaxed)) Work();
     }
   }
 
@@ -145,23 +184,37 @@ struct ThreadPool::Impl {
 
   void WaitForParts() {
     const auto done = [&] { return unfinished.load(std::memory_order_acquire) == 0; };
-    if (SpinUntil(may_spin, done)) return;
+    if (SpinUntil(may_spin.load(std::memory_order_relaxed), done)) return;
     owner_sleeps.store(true);
     for (uint32_t left = unfinished.load(); left != 0; left = unfinished.load())
       FutexWait(&unfinished, left);
     owner_sleeps.store(false);
   }
 
-  void PinOwner() {
-    owner_pinned = true;
+  void PlaceOwner() {
+    owner_placed = true;
     owner = pthread_self();
     pthread_getaffinity_np(owner, sizeof(owner_mask), &owner_mask);
-    Pin(owner, 0);
+    Place(owner, 0);
+    pthread_getaffinity_np(owner, sizeof(owner_place), &owner_place);
   }
 
-  void Pin(pthread_t thread, size_t index) {
+  void RestoreOwner() {
+    if (!owner_placed || !pthread_equal(owner, pthread_self())) return;
+    cpu_set_t now;
+    if (pthread_getaffinity_np(owner, sizeof(now), &now) != 0 || !CPU_EQUAL(&now, &owner_place))
+      return;
+    pthread_setaffinity_np(owner, sizeof(owner_mask), &owner_mask);
+  }
+
+  void Place(pthread_t thread, size_t index) {
+    if (placement == Placement::kShared) {
+      if (RestrictThread(thread, cpus)) return;
+      LogOnce(LogLevel::kInfo, "place", "cannot keep the threads on the fast processors");
+      return;
+    }
     const int cpu = cpus[index % cpus.size()];
-    if (PinTo(thread, cpu)) return;
+    if (RestrictThread(thread, {cpu})) return;
     LogOnce(LogLevel::kWarning, "pin" + std::to_string(cpu),
             "cannot pin a thread to processor " + std::to_string(cpu) +
                 "; it runs where the system puts it");
@@ -175,13 +228,16 @@ struct ThreadPool::Impl {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    const auto entry = [](void* self) -> void* {
-      static_cast<Impl*>(self)->WorkerLoop();
+    const auto entry = [](void* seat) -> void* {
+      static_cast<Seat*>(seat)->pool->WorkerLoop(static_cast<Seat*>(seat)->index);
       return nullptr;
     };
+    seats.resize(static_cast<size_t>(threads));
     for (int i = 1; i < threads; ++i) {
       pthread_t thread;
-      if (pthread_create(&thread, &attributes, entry, this) != 0) {
+      Seat& seat = seats[static_cast<size_t>(i)];
+      seat = {this, i};
+      if (pthread_create(&thread, &attributes, entry, &seat) != 0) {
         // Fewer threads give the same result, only later.
         Log(LogLevel::kWarning, "only " + std::to_string(i) + " of " + std::to_string(threads) +
                                     " compute threads could be started");
@@ -189,39 +245,56 @@ struct ThreadPool::Impl {
         break;
       }
       workers.push_back(thread);
-      if (!cpus.empty()) Pin(thread, static_cast<size_t>(i));
+      if (!cpus.empty()) Place(thread, static_cast<size_t>(i));
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
     pthread_attr_destroy(&attributes);
   }
 };
 
-ThreadPool::ThreadPool(int threads, const std::vector<int>& cpus)
+ThreadPool::ThreadPool(int threads, const std::vector<int>& cpus, Placement placement)
     : impl_(std::make_unique<Impl>()) {
-  impl_->threads = std::clamp(threads, 1, static_cast<int>(limits::kThreadsMax));
-  impl_->cpus = cpus;
+  Impl& pool = *impl_;
+  pool.threads = std::clamp(threads, 1, static_cast<int>(limits::kThreadsMax));
+  pool.cpus = cpus;
+  pool.placement = placement;
   const size_t available = cpus.empty() ? AllowedCpus().size() : cpus.size();
-  impl_->may_spin = static_cast<size_t>(impl_->threads) <= available;
-  impl_->workers.reserve(static_cast<size_t>(impl_->threads));
-  impl_->Start();
+  pool.may_spin = static_cast<size_t>(pool.threads) <= available;
+  pool.active = pool.threads;
+  pool.workers.reserve(static_cast<size_t>(pool.threads));
+  pool.Start();
+  pool.active = pool.threads;
 }
 
 ThreadPool::~ThreadPool() {
-  impl_->stop.store(true, std::memory_order_release);
+  impl_->stop.store(true);
+  impl_->CallRoll();
   impl_->Publish(INT_MAX);
   for (pthread_t thread : impl_->workers) pthread_join(thread, nullptr);
-  if (impl_->owner_pinned && pthread_equal(impl_->owner, pthread_self())) {
-    pthread_setaffinity_np(impl_->owner, sizeof(impl_->owner_mask), &impl_->owner_mask);
-  }
+  impl_->RestoreOwner();
 }
 
 int ThreadPool::threads() const { return impl_->threads; }
+int ThreadPool::active_threads() const { return impl_->active.load(std::memory_order_relaxed); }
+
+void ThreadPool::FollowCpus() {
+  Impl& pool = *impl_;
+  if (pool.workers.empty()) return;
+  cpu_set_t own;
+  if (sched_getaffinity(0, sizeof(own), &own) != 0) return;
+  if (pool.looks++ % kLooksPerFullLook != 0 && CPU_EQUAL(&own, &pool.seen_mask)) return;
+  const int cpus = pool.CountCpus();
+  if (cpus == 0) return;
+  pool.may_spin = true;  // from now on no more threads than processors
+  pool.SetActive(std::min(pool.threads, cpus));
+}
 
 void ThreadPool::Run(int parts, FunctionRef<void(int part)> fn) {
   if (parts <= 0) return;
   Impl& pool = *impl_;
-  if (!pool.cpus.empty() && !pool.owner_pinned) pool.PinOwner();
-  if (pool.workers.empty() || parts == 1) {
+  if (!pool.cpus.empty() && !pool.owner_placed) pool.PlaceOwner();
+  const int active = pool.active.load(std::memory_order_relaxed);
+  if (active == 1 || parts == 1) {
     for (int part = 0; part < parts; ++part) fn(part);
     return;
   }
@@ -231,7 +304,7 @@ void ThreadPool::Run(int parts, FunctionRef<void(int part)> fn) {
   pool.unfinished.store(count, std::memory_order_relaxed);
   const uint64_t next = (pool.ticket.load(std::memory_order_relaxed) >> 32) + 1;
   pool.ticket.store(next << 32 | count, std::memory_order_release);
-  pool.Publish(count - 1);
+  pool.Publish(std::min(count, static_cast<uint32_t>(active)) - 1);
   pool.Work();
   pool.WaitForParts();
 }

@@ -189,6 +189,45 @@ TEST(Proc, PerformanceCpus) {
   EXPECT_EQ(PerformanceCpus(root.path(), all), (std::vector<int>{0, 1}));
 }
 
+TEST(Proc, CpuRoles) {
+  FakeRoot root;
+  const std::vector<int> all = {0, 1, 2, 3}, none;
+  const auto roles = [&](const std::vector<int>& allowed, const std::vector<int>& asked,
+                         int threads) {
+    return ChooseCpuRoles(root.path(), allowed, asked, threads);
+  };
+  // Nothing is known, then all are alike: no restriction.
+  for (int round = 0; round < 2; ++round) {
+    const CpuRoles free = roles(all, none, 4);
+    EXPECT_EQ(free.compute, none);
+    EXPECT_EQ(free.io, none);
+    const CpuRoles asked = roles(all, {2, 0}, 2);
+    EXPECT_EQ(asked.compute, (std::vector<int>{2, 0}));
+    EXPECT_TRUE(asked.one_each);
+    EXPECT_EQ(asked.io, none);
+    for (int cpu : all)
+      root.Write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpu_capacity", "1024");
+  }
+  // A phone: 2 and 3 are big.
+  for (int cpu : {0, 1})
+    root.Write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpu_capacity", "250");
+  const CpuRoles phone = roles(all, none, 2);
+  EXPECT_EQ(phone.compute, (std::vector<int>{2, 3}));
+  EXPECT_FALSE(phone.one_each);
+  EXPECT_EQ(phone.io, (std::vector<int>{0, 1}));
+  EXPECT_EQ(roles(all, none, 1).compute, (std::vector<int>{2, 3}));
+  // More threads than big cores, or only one kind allowed: everything runs everywhere.
+  EXPECT_EQ(roles(all, none, 3).compute, none);
+  EXPECT_EQ(roles(all, none, 3).io, none);
+  EXPECT_EQ(roles({0, 1}, none, 2).compute, none);
+  EXPECT_EQ(roles({2, 3}, none, 2).io, none);
+  // --cpus wins; reading keeps off what was asked for.
+  const CpuRoles asked = roles(all, {0, 2}, 2);
+  EXPECT_EQ(asked.compute, (std::vector<int>{0, 2}));
+  EXPECT_EQ(asked.io, (std::vector<int>{1}));
+  EXPECT_EQ(roles(all, {0, 1}, 2).io, none);
+}
+
 TEST(Proc, ReadTextOfMissingFile) {
   EXPECT_EQ(ReadText("/nonexistent/file"), std::nullopt);
   EXPECT_EQ(ReadText("/"), std::nullopt);  // a folder

@@ -4,11 +4,15 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <new>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -142,6 +146,98 @@ TEST(ThreadPool, PinsAndRestores) {
     EXPECT_EQ(elsewhere.load(), 0);
   }
   EXPECT_EQ(AllowedCpus(), before);
+}
+
+// What `taskset -ap` does: every thread of the process, from outside.
+void MoveAllThreads(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+    sched_setaffinity(std::stoi(task.path().filename()), sizeof(set), &set);
+}
+
+TEST(ThreadPool, FollowsTheAllowedCpus) {
+  const std::vector<int> before = AllowedCpus();
+  if (before.size() < 2) GTEST_SKIP() << "SKIP: one processor";
+  ThreadPool pool(2);
+  const auto check = [&](int active) {
+    EXPECT_EQ(pool.active_threads(), active);
+    std::vector<std::atomic<int>> hits(33);
+    std::atomic<int> by_others{0};
+    const auto self = std::this_thread::get_id();
+    for (int round = 0; round < 20; ++round) {
+      pool.Run(33, [&](int part) {
+        hits[static_cast<size_t>(part)].fetch_add(1);
+        by_others.fetch_add(std::this_thread::get_id() != self);
+      });
+    }
+    for (const auto& hit : hits) EXPECT_EQ(hit.load(), 20);
+    if (active == 1) EXPECT_EQ(by_others.load(), 0);
+  };
+  check(2);
+  for (int round = 0; round < 3; ++round) {
+    MoveAllThreads({before[1]});
+    pool.FollowCpus();
+    check(1);
+    MoveAllThreads(before);
+    pool.FollowCpus();
+    check(2);
+  }
+}
+
+TEST(ThreadPool, MoreThreadsThanCpusRestAndComeBack) {
+  const std::vector<int> before = AllowedCpus();
+  ThreadPool pool(8);
+  pool.FollowCpus();
+  EXPECT_EQ(pool.active_threads(), std::min<int>(8, static_cast<int>(before.size())));
+  std::atomic<uint64_t> sum{0};
+  const double cpu = ThreadCpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
+  for (int i = 0; i < 200; ++i) pool.Run(16, [&](int) { sum.fetch_add(1); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(sum.load(), 3200u);
+  EXPECT_LT(ThreadCpuSeconds(CLOCK_PROCESS_CPUTIME_ID) - cpu, 0.1);  // nobody spins
+}
+
+// Only a worker was moved: seen at the latest at the 16th look.
+TEST(ThreadPool, SeesAMovedWorker) {
+  const std::vector<int> before = AllowedCpus();
+  if (before.size() < 2) GTEST_SKIP() << "SKIP: one processor";
+  MoveAllThreads({before[0]});
+  ThreadPool pool(2);
+  pool.FollowCpus();
+  EXPECT_EQ(pool.active_threads(), 1);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(before[1]), &set);
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    const int id = std::stoi(task.path().filename());
+    if (id != getpid()) sched_setaffinity(id, sizeof(set), &set);
+  }
+  for (int look = 0; look < 16; ++look) pool.FollowCpus();
+  EXPECT_EQ(pool.active_threads(), 2);
+  MoveAllThreads(before);
+}
+
+TEST(ThreadPool, SharedPlacementIsASetAndIsRestored) {
+  const std::vector<int> before = AllowedCpus();
+  const std::vector<int> place = {before.back()};
+  {
+    ThreadPool pool(2, place, ThreadPool::Placement::kShared);
+    pool.Run(8, [](int) {});
+    if (AllowedCpus() != place) GTEST_SKIP() << "placing threads is not allowed here";
+    pool.FollowCpus();
+    EXPECT_EQ(pool.active_threads(), 1);
+  }
+  EXPECT_EQ(AllowedCpus(), before);
+  if (before.size() < 2) return;
+  {  // moved by others in between: left alone
+    ThreadPool pool(2, place, ThreadPool::Placement::kShared);
+    pool.Run(8, [](int) {});
+    MoveAllThreads({before[0]});
+  }
+  EXPECT_EQ(AllowedCpus(), std::vector<int>{before[0]});
+  MoveAllThreads(before);
 }
 
 TEST(ThreadPool, BadCpuStillRuns) {
