@@ -26,5 +26,6 @@ constexpr uint32_t kThreadsMax = 256;
 constexpr uint32_t kReadsInFlightMax = 256;  // slots of a ReadQueue
 constexpr uint32_t kReadAheadMax = 2;  // streamed blocks beyond the one computed (DESIGN section 3)
 constexpr uint32_t kJsonDepthMax = 256;
+constexpr uint32_t kPrefixEntriesMax = 32768;  // 2 M tokens of pages; an index of 3 MB
 
 }  // namespace sluice::limits
