@@ -31,7 +31,8 @@ template <>
 constexpr bool kOneByte<VnniQ2_K> = true;
 
 // Tile registers, by number because GCC pastes them into the assembler's text: 0 low and 1 high
-// sums, 2 activations, 3 weights; 4 low and 5 high sums of the mins, 6 activation sums, 7 mins.
+// sums of a group of tokens, 2 and 3 those of a second one, so that four chains of products hide
+// each other's latency; 4 activations, 5 weights, 6 activation sums, 7 mins.
 constexpr TileConfig kConfig = {.row_bytes = {64, 64, 64, 64, 64, 64, 32, 64},
                                 .rows = {16, 16, 16, 16, 16, 16, 16, 8}};
 
@@ -76,33 +77,76 @@ struct alignas(64) GroupSums {
   int32_t low[16][16], high[16][16], min_low[16][16], min_high[16][16];
 };
 
-template <class T>
-void TileSums(const ScaledPanel& panel, const BlockTokens& x, GroupSums* out) {
+template <int kGroups>
+inline void ClearSums() {
   _tile_zero(0);
-  if constexpr (!kOneByte<T>) _tile_zero(1);
-  for (int i = 0; i < 4; ++i) {
-    _tile_loadd(2, x.q + 64 * i, static_cast<int64_t>(x.q_stride));
-    _tile_loadd(3, panel.low[16 * i], 64);
-    if constexpr (kOneByte<T>) {
-      _tile_dpbssd(0, 2, 3);
-    } else {
-      _tile_dpbsud(0, 2, 3);
-      _tile_loadd(3, panel.high[16 * i], 64);
-      _tile_dpbssd(1, 2, 3);
-    }
+  _tile_zero(1);
+  if constexpr (kGroups == 2) {
+    _tile_zero(2);
+    _tile_zero(3);
   }
-  _tile_stored(0, out->low, 64);
-  if constexpr (!kOneByte<T>) _tile_stored(1, out->high, 64);
-  if constexpr (T::kMin) {
-    _tile_zero(4);
-    _tile_zero(5);
-    _tile_loadd(6, x.sums, static_cast<int64_t>(x.sums_stride * sizeof(int16_t)));
-    _tile_loadd(7, panel.mins, 64);
-    _tile_dpbuud(4, 6, 7);
-    _tile_loadd(7, panel.mins_high, 64);
-    _tile_dpbsud(5, 6, 7);
-    _tile_stored(4, out->min_low, 64);
-    _tile_stored(5, out->min_high, 64);
+}
+
+// The sums over a block for one group of tokens or two; both read each tile of weights.
+template <class T, int kGroups>
+void QuantSums(const ScaledPanel& panel, const BlockTokens* x, GroupSums* out) {
+  const auto stride = static_cast<int64_t>(x[0].q_stride);
+  ClearSums<kGroups>();
+  for (int i = 0; i < 4; ++i) {
+    const int8_t* first = x[0].q + 64 * i;
+    _tile_loadd(5, panel.low[16 * i], 64);
+    _tile_loadd(4, first, stride);
+    if constexpr (kOneByte<T>) {
+      _tile_dpbssd(0, 4, 5);
+    } else {
+      _tile_dpbsud(0, 4, 5);
+    }
+    if constexpr (kGroups == 2) {
+      _tile_loadd(4, x[1].q + 64 * i, stride);
+      if constexpr (kOneByte<T>) {
+        _tile_dpbssd(2, 4, 5);
+      } else {
+        _tile_dpbsud(2, 4, 5);
+      }
+    }
+    if constexpr (kOneByte<T>) continue;
+    _tile_loadd(5, panel.high[16 * i], 64);
+    if constexpr (kGroups == 2) {
+      _tile_dpbssd(3, 4, 5);
+      _tile_loadd(4, first, stride);
+    }
+    _tile_dpbssd(1, 4, 5);
+  }
+  _tile_stored(0, out[0].low, 64);
+  if constexpr (!kOneByte<T>) _tile_stored(1, out[0].high, 64);
+  if constexpr (kGroups == 2) {
+    _tile_stored(2, out[1].low, 64);
+    if constexpr (!kOneByte<T>) _tile_stored(3, out[1].high, 64);
+  }
+}
+
+template <int kGroups>
+void MinSums(const ScaledPanel& panel, const BlockTokens* x, GroupSums* out) {
+  const auto stride = static_cast<int64_t>(x[0].sums_stride * sizeof(int16_t));
+  ClearSums<kGroups>();
+  _tile_loadd(7, panel.mins, 64);
+  _tile_loadd(6, x[0].sums, stride);
+  _tile_dpbuud(0, 6, 7);
+  if constexpr (kGroups == 2) {
+    _tile_loadd(6, x[1].sums, stride);
+    _tile_dpbuud(2, 6, 7);
+  }
+  _tile_loadd(7, panel.mins_high, 64);
+  if constexpr (kGroups == 2) {
+    _tile_dpbsud(3, 6, 7);
+    _tile_loadd(6, x[0].sums, stride);
+  }
+  _tile_dpbsud(1, 6, 7);
+  _tile_stored(0, out[0].min_low, 64);
+  _tile_stored(1, out[0].min_high, 64);
+  if constexpr (kGroups == 2) {
+    _tile_stored(2, out[1].min_low, 64);
+    _tile_stored(3, out[1].min_high, 64);
   }
 }
 
@@ -123,29 +167,39 @@ void ChainGroup(const GroupSums& sums, const KPanel<Zmm>& panel, const BlockToke
   }
 }
 
+template <class T, int kGroups>
+void BlockTile(const KPanel<Zmm>& panel, const ScaledPanel& scaled, const BlockTokens* x,
+               GroupSums* sums, __m512 (*chains)[kGroupTokens]) {
+  QuantSums<T, kGroups>(scaled, x, sums);
+  if constexpr (T::kMin) MinSums<kGroups>(scaled, x, sums);
+  for (int g = 0; g < kGroups; ++g) ChainGroup<T>(sums[g], panel, x[g], chains[g]);
+}
+
 template <class T>
 void GroupTile(const MatmulArgs& args, uint32_t first, uint32_t groups, const RowTile& rows) {
   Chains chains;
   chains.Clear(groups);
   KPanel<Zmm> panel;
   ScaledPanel scaled;
-  GroupSums sums;
+  GroupSums sums[2];
   for (uint32_t b = 0; b < args.x.cols / 256; ++b) {
     ReadKPanel<Zmm, T>(rows, uint64_t{b} * T::kBytes, &panel);
     ScalePanel<T>(panel, &scaled);
     FinishStores(&scaled);
-    for (uint32_t g = 0; g < groups; ++g) {
-      const BlockTokens x(args.x, GroupStart(args.x.rows, first + g), b, 256, 16);
-      TileSums<T>(scaled, x, &sums);
-      ChainGroup<T>(sums, panel, x, chains.sum[g]);
+    const auto tokens = [&](uint32_t g) {
+      return BlockTokens(args.x, GroupStart(args.x.rows, first + g), b, 256, 16);
+    };
+    uint32_t g = 0;
+    for (; g + 2 <= groups; g += 2) {
+      const BlockTokens x[2] = {tokens(g), tokens(g + 1)};
+      BlockTile<T, 2>(panel, scaled, x, sums, chains.sum + g);
+    }
+    if (g < groups) {
+      const BlockTokens x = tokens(g);
+      BlockTile<T, 1>(panel, scaled, &x, sums, chains.sum + g);
     }
   }
-  for (uint32_t g = 0; g < groups; ++g) {
-    const uint32_t token = GroupStart(args.x.rows, first + g);
-    for (uint32_t i = 0; i < kGroupTokens; ++i) {
-      StoreRows<Zmm>(args, token + i, rows, chains.sum[g][i]);
-    }
-  }
+  StoreGroups(args, first, groups, rows, chains);
 }
 
 template <class T>

@@ -87,12 +87,7 @@ void GroupTile(const MatmulArgs& args, uint32_t first, uint32_t groups, const Ro
       }
     }
   }
-  for (uint32_t g = 0; g < groups; ++g) {
-    const uint32_t token = GroupStart(args.x.rows, first + g);
-    for (uint32_t i = 0; i < kGroupTokens; ++i) {
-      StoreRows<Zmm>(args, token + i, rows, chains.sum[g][i]);
-    }
-  }
+  StoreGroups(args, first, groups, rows, chains);
 }
 
 template <class T>

@@ -8,6 +8,7 @@
 
 #include "kernels/avx2/tiles.h"
 #include "kernels/avx512/vectors.h"
+#include "kernels/avxvnni/k_product.h"
 
 namespace sluice {
 namespace {
@@ -67,6 +68,16 @@ struct Chains {
     }
   }
 };
+
+inline void StoreGroups(const MatmulArgs& args, uint32_t first, uint32_t groups,
+                        const RowTile& rows, const Chains& chains) {
+  for (uint32_t g = 0; g < groups; ++g) {
+    const uint32_t token = GroupStart(args.x.rows, first + g);
+    for (uint32_t i = 0; i < kGroupTokens; ++i) {
+      StoreRows<Zmm>(args, token + i, rows, chains.sum[g][i]);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace sluice

@@ -273,6 +273,9 @@ void KTokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const R
     for (; t + V::kTokens <= tokens; t += V::kTokens, x.Advance(V::kTokens)) {
       KPanelDot<V, T, V::kTokens>(panel, x, acc + t);
     }
+    if constexpr (V::kTokens > 4) {
+      for (; t + 4 <= tokens; t += 4, x.Advance(4)) KPanelDot<V, T, 4>(panel, x, acc + t);
+    }
     for (; t + 2 <= tokens; t += 2, x.Advance(2)) KPanelDot<V, T, 2>(panel, x, acc + t);
     if (t < tokens) KPanelDot<V, T, 1>(panel, x, acc + t);
   }

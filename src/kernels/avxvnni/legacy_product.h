@@ -123,6 +123,10 @@ void LegacyTokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, co
     for (; t + V::kTokens <= tokens; t += V::kTokens, x.Advance(V::kTokens)) {
       LegacyPanelDot<V, T, V::kTokens>(panel, blocks, x, acc + t);
     }
+    if constexpr (V::kTokens > 4) {
+      for (; t + 4 <= tokens; t += 4, x.Advance(4))
+        LegacyPanelDot<V, T, 4>(panel, blocks, x, acc + t);
+    }
     for (; t + 2 <= tokens; t += 2, x.Advance(2)) {
       LegacyPanelDot<V, T, 2>(panel, blocks, x, acc + t);
     }
