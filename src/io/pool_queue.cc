@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "io/piece_bytes.h"
+#include "io/reading_thread.h"
 
 namespace sluice {
 
@@ -55,7 +56,7 @@ PoolQueue::~PoolQueue() {
 }
 
 void PoolQueue::Lane() {
-  pthread_setname_np(pthread_self(), "sluice-io");
+  BeginReadingThread(options_.cpus);
   std::unique_lock<std::mutex> lock(mutex_);
   Piece piece;
   while (true) {

@@ -22,6 +22,7 @@ struct PoolQueueOptions {
   bool direct = true;  // false: through the page cache, which is emptied behind each piece
   int lanes = 4;
   RawRead read = SystemRead();
+  std::vector<int> cpus;  // as in ReadQueueOptions
 };
 
 class PoolQueue : public ReadQueue {

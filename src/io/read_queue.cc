@@ -23,11 +23,12 @@ const File* WithoutDirect(const std::vector<const File*>& files) {
 }
 
 Result<std::unique_ptr<ReadQueue>> MakePool(const std::vector<const File*>& files, bool direct,
-                                            int depth) {
+                                            int lanes, const std::vector<int>& cpus) {
   PoolQueueOptions options;
   options.name = direct ? "pread" : "buffered";
   options.direct = direct;
-  options.lanes = depth;
+  options.lanes = lanes;
+  options.cpus = cpus;
   return PoolQueue::Make(files, std::move(options));
 }
 
@@ -37,22 +38,22 @@ Result<std::unique_ptr<ReadQueue>> MakeAuto(const std::vector<const File*>& file
     LogOnce(LogLevel::kNotice, "io.buffered",
             fmt::format("{}: {}; reading through the page cache (slower)", file->path(),
                         file->direct_fault()));
-    return MakePool(files, false, options.depth);
+    return MakePool(files, false, options.depth, options.cpus);
   }
   const UringProbe& probe = ProbeUring();
   std::string reason = probe.reason;
   if (probe.available) {
-    auto queue = UringQueue::Make(files, options.depth, options.registered);
+    auto queue = UringQueue::Make(files, options);
     if (queue.ok()) return queue;
     reason = queue.status().what();
   }
   LogOnce(LogLevel::kNotice, "io.pread",
           fmt::format("io_uring is not available ({}); reading with {} threads", reason,
                       options.depth));
-  auto queue = MakePool(files, true, options.depth);
+  auto queue = MakePool(files, true, options.depth, options.cpus);
   if (queue.ok()) return queue;
   LogOnce(LogLevel::kNotice, "io.pool", queue.status().ToString());
-  return MakePool(files, false, 1);
+  return MakePool(files, false, 1, options.cpus);
 }
 
 }  // namespace
@@ -60,17 +61,19 @@ Result<std::unique_ptr<ReadQueue>> MakeAuto(const std::vector<const File*>& file
 Result<std::unique_ptr<ReadQueue>> MakeReadQueue(const std::vector<const File*>& files,
                                                  const ReadQueueOptions& options) {
   if (options.backend == IoBackend::kAuto) return MakeAuto(files, options);
-  if (options.backend == IoBackend::kBuffered) return MakePool(files, false, options.depth);
+  if (options.backend == IoBackend::kBuffered)
+    return MakePool(files, false, options.depth, options.cpus);
   if (const File* file = WithoutDirect(files)) {
     return Status(Code::kIo, file->direct_fault(), file->path(), kDirectHint);
   }
-  if (options.backend == IoBackend::kPread) return MakePool(files, true, options.depth);
+  if (options.backend == IoBackend::kPread)
+    return MakePool(files, true, options.depth, options.cpus);
   const UringProbe& probe = ProbeUring();
   if (!probe.available) {
     return Status(Code::kIo, fmt::format("io_uring is not available: {}", probe.reason), "io",
                   "use --io pread");
   }
-  return UringQueue::Make(files, options.depth, options.registered);
+  return UringQueue::Make(files, options);
 }
 
 }  // namespace sluice

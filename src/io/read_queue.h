@@ -69,6 +69,7 @@ struct ReadQueueOptions {
       8;  // requests in the kernel at once; 2-4 of 1 MiB saturate NVMe-class disks (FIELD 1e)
   // Memory that buffers will lie in, for registration with io_uring; may be empty.
   std::vector<MutableByteSpan> registered;
+  std::vector<int> cpus;  // processors that the queue's own threads run on; empty: any
 };
 
 // Files must outlive the queue. kAuto tries uring, then pread with O_DIRECT, then buffered; each

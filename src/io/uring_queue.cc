@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "io/piece_bytes.h"
+#include "io/reading_thread.h"
 
 namespace sluice {
 namespace {
@@ -32,17 +33,17 @@ int FileIndex(const std::vector<const File*>& files, const File* file) {
 
 }  // namespace
 
-UringQueue::UringQueue(const std::vector<const File*>& files, int depth)
-    : board_(files, DirectAlignment(files), kPieceBytesMax),
-      entries_(static_cast<size_t>(std::clamp(depth, 1, kUringDepthMax))) {
+UringQueue::UringQueue(const std::vector<const File*>& files, const ReadQueueOptions& options)
+    : cpus_(options.cpus),
+      board_(files, DirectAlignment(files), kPieceBytesMax),
+      entries_(static_cast<size_t>(std::clamp(options.depth, 1, kUringDepthMax))) {
   for (uint32_t i = 0; i < entries_.size(); ++i) free_entries_.push_back(i);
 }
 
-Result<std::unique_ptr<ReadQueue>> UringQueue::Make(
-    const std::vector<const File*>& files, int depth,
-    const std::vector<MutableByteSpan>& registered) {
-  std::unique_ptr<UringQueue> queue(new UringQueue(files, depth));
-  SLUICE_TRY(queue->Init(registered));
+Result<std::unique_ptr<ReadQueue>> UringQueue::Make(const std::vector<const File*>& files,
+                                                    const ReadQueueOptions& options) {
+  std::unique_ptr<UringQueue> queue(new UringQueue(files, options));
+  SLUICE_TRY(queue->Init(options.registered));
   return std::unique_ptr<ReadQueue>(std::move(queue));
 }
 
@@ -158,7 +159,7 @@ void UringQueue::Complete(uint32_t entry, int result) {
 }
 
 void UringQueue::Pump() {
-  pthread_setname_np(pthread_self(), "sluice-io");
+  BeginReadingThread(cpus_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
     if (owner_waits_ || !board_.queued() || board_.in_kernel() == 0) {

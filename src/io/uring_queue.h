@@ -27,8 +27,8 @@ namespace sluice {
 
 class UringQueue : public ReadQueue {
  public:
-  static Result<std::unique_ptr<ReadQueue>> Make(const std::vector<const File*>& files, int depth,
-                                                 const std::vector<MutableByteSpan>& registered);
+  static Result<std::unique_ptr<ReadQueue>> Make(const std::vector<const File*>& files,
+                                                 const ReadQueueOptions& options);
   ~UringQueue() override;
 
   const char* name() const override { return "uring"; }
@@ -45,7 +45,7 @@ class UringQueue : public ReadQueue {
   bool buffers_registered() const { return !iovecs_.empty(); }
 
  private:
-  UringQueue(const std::vector<const File*>& files, int depth);
+  UringQueue(const std::vector<const File*>& files, const ReadQueueOptions& options);
   Status Init(const std::vector<MutableByteSpan>& registered);
   void RegisterBuffers(const std::vector<MutableByteSpan>& registered);
   int BufferIndex(const Piece& piece) const;
@@ -59,6 +59,7 @@ class UringQueue : public ReadQueue {
   void WakePump();
 
   const RawRead read_ = SystemRead();
+  const std::vector<int> cpus_;
   io_uring ring_ = {};
   bool ring_ready_ = false, files_registered_ = false;
   std::vector<iovec> iovecs_;  // registered, ascending
