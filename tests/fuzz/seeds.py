@@ -57,11 +57,35 @@ def folder_seeds():
         yield config + (b"\0" + header_text(model) if model.is_file() else b"")
 
 
+def session_seeds():
+    """A chat of one turn (docs/session-file.md); the target makes the header right itself."""
+    def text(s):
+        return struct.pack("<I", len(s)) + s
+
+    identity = text(b"m.gguf") + text(b"llama") + text(b"00ff") + struct.pack("<I", 300) + text(b"ff00")
+    chat = text(b"be brief") + text(b"") + struct.pack("<I", 1) + text(b"hi") + text(b"ho")
+    chat += struct.pack("<BIiiIB", 1, 2, 5, 299, 1, 1)
+    options = text(b"") + text(b"{}") + struct.pack("<BqqB", 1, -1, 12, 0) + struct.pack("<I", 1) + text(b"STOP")
+    sampling = struct.pack("<IQ9d4i", 1, 7, 0.8, 0.95, 0.05, 1, 1, 0, 0, 0, 1.75, 40, 64, 2, -1)
+    sampling += struct.pack("<Ii", 1, 4) + struct.pack("<IIi", 1, 1, 6) + struct.pack("<Iid", 1, 9, 1.5)
+    yield bytes(48) + identity + chat + options + sampling
+    yield bytes(48) + identity
+
+
+def kernel_seeds():
+    """One start for each kind of kernel call (the first byte), short and long."""
+    for kind in range(16):
+        for size in (2, 40, 600):
+            yield bytes([kind, 0]) + bytes((kind * 31 + i * 7 + i * i // 3) % 256 for i in range(size))
+
+
 SEEDS = {
     "fuzz_gguf": gguf_seeds,
     "fuzz_safetensors": safetensors_seeds,
     "fuzz_json": json_seeds,
     "fuzz_hf_bind": folder_seeds,
+    "fuzz_kernels": kernel_seeds,
+    "fuzz_session_file": session_seeds,
 }
 
 
