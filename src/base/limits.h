@@ -29,3 +29,9 @@ constexpr uint32_t kJsonDepthMax = 256;
 constexpr uint32_t kPrefixEntriesMax = 32768;  // 2 M tokens of pages; an index of 3 MB
 
 }  // namespace sluice::limits
+
+namespace sluice {
+
+constexpr uint32_t kKvPageTokens = 64;  // positions of one KV page
+
+}  // namespace sluice

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/limits.h"
 #include "quant/types.h"
 
 namespace sluice {
@@ -59,8 +60,6 @@ struct MatmulArgs {
 };
 
 enum class KvFormat : uint8_t { kF32, kF16, kQ8, kK8V4 };
-
-constexpr uint32_t kKvPageTokens = 64;
 
 // Attention of one token over one KV head: `group` query heads share the K/V rows of positions
 // [first, last]. A page holds kKvPageTokens rows; K row p lies at pages[p / 64] + k_offset + (p %

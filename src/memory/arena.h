@@ -18,7 +18,7 @@ namespace sluice {
 // When the pages of an arena come into being.
 enum class Touch {
   kLazily,  // as they are used, which may be never
-  kLater,   // all of them, by Prefault or by whoever fills the arena
+  kLater,   // all of them, by Populate or by whoever fills the arena
   kNow,     // all of them, in Make
 };
 
@@ -27,8 +27,9 @@ class Arena {
   Arena() = default;
   // Reserves `bytes` (rounded up to pages) under `tag` and maps them.
   static Result<Arena> Make(Ledger* ledger, const std::string& tag, uint64_t bytes, Touch touch);
-  // Touches every page, so that no page fault happens in the step loop. Any one thread.
-  Status Prefault();
+  // Brings every page into being, so that none has to be in the step loop; pages that are there
+  // keep their bytes. Any one thread, while others use the memory.
+  Status Populate();
   Arena(Arena&& other) noexcept { *this = std::move(other); }
   Arena& operator=(Arena&& other) noexcept;
   ~Arena();

@@ -7,10 +7,8 @@
 
 namespace sluice {
 
-BackgroundPrefault::BackgroundPrefault(std::vector<Arena*> arenas) : arenas_(std::move(arenas)) {
-  uint64_t bytes = 0;
-  for (const Arena* arena : arenas_) bytes += arena->size();
-  if (bytes == 0) return;
+BackgroundPrefault::BackgroundPrefault(Arena* arena) : arena_(arena) {
+  if (arena->size() == 0) return;
   sigset_t all, before;  // signals belong to the owner's threads
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -23,10 +21,7 @@ BackgroundPrefault::BackgroundPrefault(std::vector<Arena*> arenas) : arenas_(std
 }
 
 void BackgroundPrefault::Work() {
-  for (Arena* arena : arenas_) {
-    status_ = arena->Prefault();
-    if (!status_.ok()) break;
-  }
+  status_ = arena_->Populate();
   done_ = true;
 }
 

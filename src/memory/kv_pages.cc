@@ -21,7 +21,7 @@ Result<KvPagePool> KvPagePool::Make(Ledger* ledger, uint64_t page_bytes, uint32_
   if (!bytes || pages > INT32_MAX)
     return Status(Code::kBudget, fmt::format("{} KV pages wanted", pages), "kv");
   KvPagePool pool;
-  SLUICE_ASSIGN(pool.arena_, Arena::Make(ledger, "kv", *bytes, Touch::kNow));
+  SLUICE_ASSIGN(pool.arena_, Arena::Make(ledger, "kv", *bytes, Touch::kLazily));
   pool.page_bytes_ = page_bytes;
   pool.references_.assign(pages, 0);
   pool.free_.reserve(pages);
@@ -93,6 +93,14 @@ Status KvPageTable::Fork(const KvPageTable& from, uint32_t tokens) {
   }
   tokens_ = shared;
   return Status();
+}
+
+void KvPageTable::Adopt(int page, uint32_t tokens) {
+  assert(tokens_ % kKvPageTokens == 0 && tokens > 0 && tokens <= kKvPageTokens);
+  assert(table_.size() < pages_max_);
+  pool_->Ref(page);
+  table_.push_back(page);
+  tokens_ += tokens;
 }
 
 Status KvPageTable::MakeOwn(uint32_t index) {

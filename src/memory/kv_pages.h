@@ -10,16 +10,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/limits.h"
 #include "base/status.h"
 #include "memory/arena.h"
 
 namespace sluice {
 
-constexpr uint32_t kKvPageTokens = 64;
-
 class KvPagePool {
  public:
+  // The pages' memory comes into being as it is used.
   static Result<KvPagePool> Make(Ledger* ledger, uint64_t page_bytes, uint32_t pages);
+  KvPagePool() = default;
 
   // A page with one reference, its bytes undefined; -1 when none is free.
   int Alloc();
@@ -62,6 +63,9 @@ class KvPageTable {
   void Clear() { Truncate(0); }
   // Shares the first `tokens` of another table of the same pool; this one must be empty.
   Status Fork(const KvPageTable& from, uint32_t tokens);
+  // Takes a reference of a page that holds the next `tokens` (1 to 64) of this timeline; the table
+  // must end at a page boundary and have room.
+  void Adopt(int page, uint32_t tokens);
   // Gives the table a private copy of a shared page, before a write into its middle.
   Status MakeOwn(uint32_t index);
 

@@ -11,7 +11,6 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "io/probe.h"
-#include "memory/background_prefault.h"
 #include "runtime/budget.h"
 #include "runtime/memory_probe.h"
 
@@ -24,9 +23,6 @@ constexpr uint32_t kContextDefault = 4096;
 const std::vector<int> kProbeDepths = {4, 8};
 constexpr double kProbeSeconds = 0.45;
 constexpr uint64_t kMemoryProbeBytesMin = 16 * kMiB, kMemoryProbeBytesMax = 128 * kMiB;
-// Layers of look-ahead unless asked otherwise: here it wins no wall time
-// (docs/learned/look-ahead.md).
-constexpr int kLookaheadDefault = 0;
 
 bool FloatWeights(const ModelMap& map) {
   return ActFormatOf(map.head.type) == ActFormat::kF32 && !map.layers.empty() &&
@@ -253,8 +249,10 @@ Status EngineCore::ReserveOverhead() {
   return {};
 }
 
-// While the pinned weights arrive, another thread brings the expert slots into being. No memory is
-// registered with the queue: it changed no rate and took up to 1.6 s (docs/io.md).
+// The first token needs the pinned weights; the expert slots come into being on another thread
+// during the first step: both at once would only share what the system can supply (1 GB/s of fresh
+// memory in a virtual machine, from one thread or two). No memory is registered with the queue: it
+// changed no rate and took up to 1.6 s (docs/io.md).
 Status EngineCore::ReadPinned(const CoreInput& input) {
   std::vector<const File*> files;
   for (const std::unique_ptr<File>& file : files_) files.push_back(file.get());
@@ -262,16 +260,17 @@ Status EngineCore::ReadPinned(const CoreInput& input) {
                                              timeline_.get()}));
   SLUICE_TRY(MakePools());
   SLUICE_TRY(MakeExperts());
-  BackgroundPrefault slots(experts_ != nullptr ? experts_->Untouched() : std::vector<Arena*>());
   const auto make_queue = [&] {
     ReadQueueOptions queue;
     queue.backend = BackendOf(options_.io);
     queue.depth = machine_.depth;
+    queue.cpus = roles_.io;
     return input.make_queue ? input.make_queue(files, queue) : MakeReadQueue(files, queue);
   };
   SLUICE_ASSIGN(queue_, make_queue());
   SLUICE_TRY(stream_->LoadPinned(queue_.get()));
-  SLUICE_TRY(slots.Join());
+  if (experts_ != nullptr)
+    prefault_ = std::make_unique<BackgroundPrefault>(experts_->slots_arena());
   if (!known_ && !options_.state_dir.empty() && BorrowMemory().size() > 0) {
     const int depth = machine_.depth;
     MeasureDisk(BorrowMemory());
@@ -290,7 +289,10 @@ Status EngineCore::Load(const CoreInput& input) {
   SLUICE_TRY(ReserveOverhead());
   if (!options_.timeline_path.empty())
     timeline_ = std::make_unique<Timeline>(options_.timeline_path);
-  pool_ = std::make_unique<ThreadPool>(options_.threads, options_.cpus);
+  roles_ = ChooseCpuRoles(options_.cpus, options_.threads);
+  using Placement = ThreadPool::Placement;
+  pool_ = std::make_unique<ThreadPool>(options_.threads, roles_.compute,
+                                       roles_.one_each ? Placement::kOneEach : Placement::kShared);
   SLUICE_TRY(ReadPinned(input));
   StepLoop::Context context;
   context.map = &map_;
@@ -323,7 +325,7 @@ Status EngineCore::MakeExperts() {
   context.ledger = ledger_.get();
   context.stream = stream_.get();
   context.policy = options_.policy;
-  context.lookahead = options_.lookahead < 0 ? kLookaheadDefault : options_.lookahead;
+  context.lookahead = std::max(0, options_.lookahead);
   context.lookahead_noise = options_.lookahead_noise;
   context.alignment = plan_.alignment;
   context.timeline = timeline_.get();
@@ -390,14 +392,25 @@ uint64_t EngineCore::StallNs() const {
 
 Status EngineCore::Step(const StepLoop::Request& request) {
   std::lock_guard lock(mutex_);
+  SLUICE_TRY(Run(request));
+  if (prefault_ == nullptr) return {};
+  const std::unique_ptr<BackgroundPrefault> prefault = std::move(prefault_);
+  return prefault->Join();
+}
+
+Status EngineCore::Run(const StepLoop::Request& request) {
   const bool decode = request.ids.size() == 1 && request.sequence->length() > 0;
   const double start = NowSeconds();
   const uint64_t bytes = queue_->bytes_read(), stall = StallNs();
+  const bool trial = decode && options_.lookahead < 0 && experts_ != nullptr;
+  if (trial) experts_->SetLookahead(lookahead_trial_.on() ? 1 : 0);
+  pool_->FollowCpus();
   StepLoop::Request r = request;
   r.progress = &options_.progress;
   SLUICE_TRY(loop_->Run(r));
   if (trace_ != nullptr) trace_->Flush(decode ? 1 : 0);
   const double seconds = NowSeconds() - start;
+  if (trial) lookahead_trial_.Add(seconds);
   if (decode) {
     counters_.decode_s += seconds;
     counters_.decode_tokens += 1;
@@ -458,6 +471,7 @@ Stats EngineCore::stats() const {
   s.isa = ops_->isa;
   s.io = queue_->name();
   s.kv = plan_.table.kv_format;
+  s.threads = pool_->active_threads();
   for (const PlanLine& line : plan_.table.lines) {
     if (line.tag == "pinned weights" || line.tag == "norms and biases") s.pinned.push_back(line);
     if (line.tag == "ring" || line.tag == "expert slots" || line.tag == "expert ring")

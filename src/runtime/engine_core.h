@@ -12,11 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "base/cpu.h"
 #include "base/thread_pool.h"
 #include "io/read_queue.h"
 #include "memory/arena.h"
+#include "memory/background_prefault.h"
 #include "runtime/device_probe.h"
 #include "runtime/expert_store.h"
+#include "runtime/lookahead_trial.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model_source.h"
 #include "runtime/sequence.h"
@@ -79,6 +82,7 @@ class EngineCore {
   Status MakeExperts();
   void AddExpertStats(Stats* stats) const;
   void LockPinned();
+  Status Run(const StepLoop::Request& request);
   uint64_t StallNs() const;
 
   mutable std::mutex mutex_;
@@ -88,17 +92,20 @@ class EngineCore {
   std::vector<std::unique_ptr<File>> files_;
   std::unique_ptr<Ledger> ledger_;
   Reservation process_, tokenizer_, page_tables_;
+  CpuRoles roles_;
   std::unique_ptr<ThreadPool> pool_;
   const Ops* ops_ = nullptr;
   std::unique_ptr<WeightStream> stream_;
   std::unique_ptr<Timeline> timeline_;
   std::unique_ptr<RouteRecorder> trace_;
   std::unique_ptr<ExpertStore> experts_;
+  std::unique_ptr<BackgroundPrefault> prefault_;  // of experts_, until the first step is done
   Arena pages_arena_, state_arena_;
   SequencePool sequences_;
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<StepLoop> loop_;
   StepCounters counters_;
+  LookaheadTrial lookahead_trial_;  // while nobody asked for a number of layers
   double opened_s_ = 0;
   DeviceProbe machine_;
   std::optional<DeviceProbe> known_;  // from the state folder

@@ -49,8 +49,8 @@ class ExpertStore final : public ExpertRunner {
   // The slots' memory, or without slots the ring's, for use until the next step: every cached
   // expert is forgotten. Empty when all experts are resident for good. Between steps.
   MutableByteSpan BorrowMemory();
-  // What the caller must prefault before the first step.
-  std::vector<Arena*> Untouched() { return {&slots_}; }
+  // The slots' memory, which the caller prefaults.
+  Arena* slots_arena() { return &slots_; }
   Status Attach(ReadQueue* queue, Exec* exec);
 
   void BeginStep(uint32_t rows) override;
@@ -60,6 +60,7 @@ class ExpertStore final : public ExpertRunner {
 
   const ExpertCounters& counters() const { return counters_; }
   void ResetCounters() { counters_ = {}; }
+  void SetLookahead(int layers) { c_.lookahead = layers; }
   const char* policy_name() const { return cache_->policy().name(); }
 
  private:

@@ -97,18 +97,18 @@ TEST(ArenaTest, PrefaultMakesEveryPageResidentAndNoMore) {
 
 TEST(ArenaTest, LaterMeansNotInMakeAndAllOfItInTheBackground) {
   Ledger ledger(256 * kMiB);
-  auto slots = Arena::Make(&ledger, "slots", 64 * kMiB, Touch::kLater);
+  auto slots = Arena::Make(&ledger, "slots", 63 * kMiB, Touch::kLater);
   auto none = Arena::Make(&ledger, "none", 0, Touch::kLater);
   ASSERT_TRUE(slots.ok() && none.ok());
   const uint64_t before = ReadProcessMemory().rss_bytes;
   slots->data()[7] = 42;
-  BackgroundPrefault fill({&*slots, &*none});
+  BackgroundPrefault fill(&*slots);
   slots->data()[9] = 43;
   ASSERT_TRUE(fill.Join().ok());
   EXPECT_GE(ReadProcessMemory().rss_bytes, before + 60 * kMiB);
   EXPECT_EQ(slots->data()[7], 42);
   EXPECT_EQ(slots->data()[9], 43);
-  EXPECT_TRUE(BackgroundPrefault({}).Join().ok());
+  EXPECT_TRUE(BackgroundPrefault(&*none).Join().ok());
 }
 
 TEST(ArenaTest, TakeAlignsAndStopsAtTheEnd) {
