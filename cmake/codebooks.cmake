@@ -35,6 +35,7 @@ if(codebooks_python)
   target_sources(sluice_quant PRIVATE ${codebooks_dir}/codebooks.cc)
   # Private: whether the types decode is asked at run time (InfoOf(type).decodes).
   target_compile_definitions(sluice_quant PRIVATE SLUICE_CODEBOOKS)
+  target_compile_definitions(sluice_kernels PRIVATE SLUICE_CODEBOOKS)
 else()
   message(WARNING
     "Codebook types IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S are LEFT OUT of this build: no Python with "

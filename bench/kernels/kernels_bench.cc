@@ -24,12 +24,14 @@ namespace {
 constexpr uint64_t kWorkingSetBytes = 64 << 20;
 constexpr uint32_t kCols = 2048;
 
-const WeightType kTypes[] = {WeightType::kQ4_K,  WeightType::kQ6_K,   WeightType::kQ5_K,
-                             WeightType::kQ4_0,  WeightType::kQ4_1,   WeightType::kQ8_0,
-                             WeightType::kQ5_0,  WeightType::kQ5_1,   WeightType::kQ2_K,
-                             WeightType::kQ3_K,  WeightType::kIQ4_NL, WeightType::kIQ4_XS,
-                             WeightType::kMXFP4, WeightType::kTQ1_0,  WeightType::kTQ2_0,
-                             WeightType::kF16,   WeightType::kBF16,   WeightType::kF32};
+const WeightType kTypes[] = {
+    WeightType::kQ4_K,    WeightType::kQ6_K,    WeightType::kQ5_K,   WeightType::kQ4_0,
+    WeightType::kQ4_1,    WeightType::kQ8_0,    WeightType::kQ5_0,   WeightType::kQ5_1,
+    WeightType::kQ2_K,    WeightType::kQ3_K,    WeightType::kIQ4_NL, WeightType::kIQ4_XS,
+    WeightType::kMXFP4,   WeightType::kTQ1_0,   WeightType::kTQ2_0,  WeightType::kIQ1_S,
+    WeightType::kIQ1_M,   WeightType::kIQ2_XXS, WeightType::kIQ2_XS, WeightType::kIQ2_S,
+    WeightType::kIQ3_XXS, WeightType::kIQ3_S,   WeightType::kF16,    WeightType::kBF16,
+    WeightType::kF32};
 
 std::vector<uint8_t> RandomBytes(uint64_t n) {
   std::vector<uint8_t> bytes(n);

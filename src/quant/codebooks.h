@@ -2,8 +2,8 @@
 //
 // Contract: constant data, 33 KB, generated at build time (cmake/codebooks.cmake). Where the
 // generator had no source the types do not decode (InfoOf(type).decodes is false) and these names
-// are not defined: refer to them only under SLUICE_CODEBOOKS. Signs of IQ2 and IQ3 entries are
-// stored beside the index.
+// are not defined: refer to them only under SLUICE_CODEBOOKS, which the quant and the kernels room
+// are built with. Signs of IQ2 and IQ3 entries are stored beside the index.
 #pragma once
 
 #include <bit>

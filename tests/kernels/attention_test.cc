@@ -198,6 +198,41 @@ TEST_P(AttentionTest, StoresTheSameBytesAsScalar) {
   }
 }
 
+// Rows where rounding, clamping and zeros of both signs could differ.
+TEST_P(AttentionTest, StoresTheSameBytesOfOddRows) {
+  std::vector<std::vector<float>> rows;
+  const auto alternating = [&](float even, float odd) {
+    std::vector<float> x(64);
+    for (uint32_t i = 0; i < 64; ++i) x[i] = i % 2 ? odd : even;
+    rows.push_back(x);
+  };
+  alternating(0.0f, -0.0f);
+  alternating(-0.0f, 0.0f);
+  alternating(-0.0f, -0.0f);
+  alternating(-0.0f, 3.0f);
+  alternating(0.0f, -3.0f);
+  alternating(1e-6f, -3e-7f);  // the scale is a subnormal half
+  alternating(1e-9f, 2e-9f);   // and here zero
+  alternating(1e5f, -2e5f);
+  alternating(1e7f, 3.4e38f);
+  alternating(-3.4e38f, 3.4e38f);
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    rows.push_back(Gaussian(64, 3));
+    rows.back()[40] = bad;
+  }
+  for (uint32_t i = 0; i < 200; ++i) rows.push_back(Gaussian(64, 100 + i, 0.01f * float(i)));
+  for (const KvFormat format : {KvFormat::kQ8, KvFormat::kK8V4}) {
+    for (const bool is_value : {false, true}) {
+      for (uint32_t i = 0; i < rows.size(); ++i) {
+        std::vector<uint8_t> a(KvRowBytes(format, is_value, 64)), b = a;
+        ops().kv_store(format, is_value, rows[i].data(), 64, a.data());
+        scalar().kv_store(format, is_value, rows[i].data(), 64, b.data());
+        EXPECT_EQ(a, b) << int(format) << " row " << i;
+      }
+    }
+  }
+}
+
 SLUICE_EVERY_ISA(AttentionTest);
 
 }  // namespace

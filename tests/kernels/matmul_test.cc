@@ -1,5 +1,7 @@
 // Matrix products: every type and instruction set against a double-precision reference, and promise
 // 2: the bits of out[t][r] do not depend on how many tokens or rows are computed together.
+#include <cstdlib>
+
 #include "tests/kernels/isa_test.h"
 #include "tests/kernels/support.h"
 
@@ -14,7 +16,7 @@ struct Case {
 std::vector<Case> AllCases() {
   std::vector<Case> cases;
   for (const WeightType type : kFloatTypes) cases.push_back({type, true});
-  for (const WeightType type : kIntTypes) {
+  for (const WeightType type : AllIntTypes()) {
     cases.push_back({type, false});
     cases.push_back({type, true});
   }
@@ -161,16 +163,35 @@ TEST_P(EveryIsa, BadActivationsReachTheOutput) {
 
 SLUICE_EVERY_ISA(EveryIsa);
 
+// Set where the processor is known (tools/arm64, tools/x86_cpus): the best table it must be given.
+TEST(Ops, TheExpectedTableIsChosen) {
+  const char* expected = std::getenv("SLUICE_EXPECT_ISA");
+  if (expected == nullptr) GTEST_SKIP() << "SLUICE_EXPECT_ISA names no table";
+  EXPECT_STREQ(GetOps()->isa, expected);
+}
+
 TEST(Ops, UnknownNamesAreRefused) {
   EXPECT_EQ(GetOps("sparc"), nullptr);
   EXPECT_STREQ(GetOps("scalar")->isa, "scalar");
   EXPECT_STREQ(GetOps()->isa, std::string(AvailableIsas().front()).c_str());
 }
 
+TEST(Ops, CodebookTypesAreTested) {
+  for (const WeightType type : kCodebookTypes) {
+    if (!InfoOf(type).decodes) {
+      GTEST_SKIP() << "IQ1, IQ2 and IQ3 kernels are NOT tested: no Python package gguf at build "
+                      "time (tools/setup --tests)";
+    }
+  }
+}
+
 TEST(Ops, FormatsOfTypes) {
   EXPECT_EQ(ActFormatOf(WeightType::kQ4_0), ActFormat::kQ8x32);
   EXPECT_EQ(ActFormatOf(WeightType::kQ4_K), ActFormat::kQ8x256);
   EXPECT_EQ(ActFormatOf(WeightType::kBF16), ActFormat::kF32);
+  for (const WeightType type : kCodebookTypes) {
+    EXPECT_EQ(ActFormatOf(type), InfoOf(type).decodes ? ActFormat::kQ8x256 : ActFormat::kF32);
+  }
   EXPECT_EQ(ActScales(ActFormat::kQ8x32, 512), 16u);
   EXPECT_EQ(ActSums(ActFormat::kQ8x256, 512), 32u);
 }

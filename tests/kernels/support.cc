@@ -40,6 +40,14 @@ void FillFloats(WeightType type, uint8_t* p, uint64_t n, uint32_t seed) {
   }
 }
 
+// IQ1_M keeps its half in the top nibbles of four words.
+void StoreIq1Scale(uint16_t half, uint8_t* block) {
+  for (int k = 0; k < 4; ++k) {
+    uint8_t& byte = block[49 + 2 * k];
+    byte = uint8_t((byte & 15) | ((half >> (4 * k)) & 15) << 4);
+  }
+}
+
 void FillBlocks(WeightType type, uint8_t* p, uint64_t blocks, uint32_t seed, Fill fill) {
   const uint32_t bytes = InfoOf(type).block_bytes;
   std::mt19937 rng(seed);
@@ -60,12 +68,24 @@ void FillBlocks(WeightType type, uint8_t* p, uint64_t blocks, uint32_t seed, Fil
     for (const uint32_t offset : HalfOffsets(type)) {
       const float d = float(int(rng() % 2000) - 1000) * 1e-4f;
       const uint16_t half = FloatToHalf(d);
+      if (type == WeightType::kIQ1_M) {
+        StoreIq1Scale(half, p);
+        continue;
+      }
       std::memcpy(p + offset, &half, 2);
     }
   }
 }
 
 }  // namespace
+
+std::vector<WeightType> AllIntTypes() {
+  std::vector<WeightType> types(std::begin(kIntTypes), std::end(kIntTypes));
+  for (const WeightType type : kCodebookTypes) {
+    if (InfoOf(type).decodes) types.push_back(type);
+  }
+  return types;
+}
 
 Weights RandomWeights(WeightType type, uint32_t rows, uint32_t cols, uint32_t seed, Fill fill) {
   const uint64_t row_bytes = RowBytes(type, cols).value();

@@ -23,6 +23,14 @@ constexpr WeightType kIntTypes[] = {WeightType::kQ4_0,   WeightType::kQ4_1,  Wei
                                     WeightType::kQ4_K,   WeightType::kQ5_K,  WeightType::kQ6_K,
                                     WeightType::kIQ4_XS, WeightType::kTQ1_0, WeightType::kTQ2_0};
 
+// The types whose grids this build may lack (cmake/codebooks.cmake says so at configuration).
+constexpr WeightType kCodebookTypes[] = {
+    WeightType::kIQ1_S, WeightType::kIQ1_M,   WeightType::kIQ2_XXS, WeightType::kIQ2_XS,
+    WeightType::kIQ2_S, WeightType::kIQ3_XXS, WeightType::kIQ3_S};
+
+// Every type of this build that has an int8 path.
+std::vector<WeightType> AllIntTypes();
+
 inline std::vector<float> Gaussian(uint64_t n, uint32_t seed, float sigma = 1) {
   std::mt19937 rng(seed);
   std::normal_distribution<float> dist(0, sigma);

@@ -55,7 +55,7 @@ TEST_P(Tiles, SameBitsAsScalar) {
                           {33, 5},  {35, 9},  {64, 32}, {18, 130}};
   const Fill fills[] = {Fill::kRandom, Fill::kAllLow, Fill::kAllHigh};
   uint32_t seed = 100;
-  for (const WeightType type : kIntTypes) {
+  for (const WeightType type : AllIntTypes()) {
     const uint32_t cols = InfoOf(type).block_elems == 32 ? 288 : 512;
     for (const Shape& s : shapes) {
       const Weights w = RandomWeights(type, s.rows, cols, seed, fills[seed % 3]);
@@ -68,7 +68,7 @@ TEST_P(Tiles, SameBitsAsScalar) {
 }
 
 TEST_P(Tiles, RangesWithinTheRows) {
-  for (const WeightType type : kIntTypes) {
+  for (const WeightType type : AllIntTypes()) {
     const uint32_t rows = 70, cols = 256;
     const Weights w = RandomWeights(type, rows, cols, 7);
     for (const uint32_t tokens : {1u, 18u}) {
@@ -83,7 +83,7 @@ TEST_P(Tiles, RangesWithinTheRows) {
 
 // A block that held NaN has a scale of NaN: its token is poisoned, the others keep their bits.
 TEST_P(Tiles, NanStaysWithItsToken) {
-  for (const WeightType type : kIntTypes) {
+  for (const WeightType type : AllIntTypes()) {
     const uint32_t rows = 16, tokens = 17, cols = 512;
     const Weights w = RandomWeights(type, rows, cols, 9);
     Activations a = Spaced(scalar(), type, tokens, cols, 10);
@@ -160,7 +160,7 @@ void MatmulInFences(const Ops& ops, const Weights& w, const Activations& a, bool
 TEST_P(Tiles, ReadsStayInside) {
   for (const bool at_end : {true, false}) {
     for (const Shape& s : {Shape{1, 1}, {9, 1}, {9, 4}, {17, 7}, {17, 18}}) {
-      for (const WeightType type : kIntTypes) {
+      for (const WeightType type : AllIntTypes()) {
         const uint32_t cols = InfoOf(type).block_elems * 3;
         const Weights w = RandomWeights(type, s.rows, cols, 15);
         const auto x = Gaussian(uint64_t{s.tokens} * cols, 16);

@@ -247,14 +247,4 @@ void Attention(const AttentionArgs& args) {
   }
 }
 
-void KvStore(KvFormat format, bool is_value, const float* x, uint32_t n, uint8_t* row) {
-  if (format != KvFormat::kF16) return scalar::KvStore(format, is_value, x, n, row);
-  uint32_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    const __m128i half = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(row + 2 * uint64_t{i}), half);
-  }
-  if (i < n) scalar::KvStore(format, is_value, x + i, n - i, row + 2 * uint64_t{i});
-}
-
 }  // namespace sluice::avx2

@@ -9,7 +9,8 @@
 //   kShift,
 //                     that weighted sum is taken off the integer sum (it undoes the quants' offset)
 //   kTernary          quants are 0..3 and all integer scales are 1
-//   kScaleAt          offset of d (a half); kMinAt that of dmin
+//   kScaleAt          offset of d (a half); kMinAt that of dmin. A type whose d is not a half as it
+//                     stands has Scale(block, stride) instead: eight rows' scales
 //   ReadHead(block)   the integer scales
 //   Quants(block, g)  the 32 quants of group g in element order
 // Head.s holds the scales of the even groups of 16 in the low lane and of the odd ones in the high

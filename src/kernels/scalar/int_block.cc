@@ -3,6 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "kernels/scalar/int_codebook.h"
+
 namespace sluice::scalar {
 namespace {
 
@@ -212,13 +214,14 @@ bool HasIntPath(WeightType type) {
     case WeightType::kTQ2_0:
       return true;
     default:
-      return false;
+      return HasCodebook(type);
   }
 }
 
 void ReadIntBlock(WeightType type, const uint8_t* block, IntBlock* out) {
   out->has_min = false;
   out->m = 0;
+  if (HasCodebook(type)) return ReadCodebook(type, block, out);
   switch (type) {
     case WeightType::kQ2_K:
       return ReadQ2K(block, out);

@@ -37,7 +37,8 @@ void StoreQ8(const float* x, uint32_t n, uint8_t* out) {
   KvQ8Block block{};
   const Range range = RangeOf(x, n);
   const float max_abs = range.max > -range.min ? range.max : -range.min;
-  block.scale = FloatToHalf(range.finite ? max_abs / 127.0f : kNan);
+  // Adding zero makes a negative zero positive: which of the two zeros a row holds must not matter.
+  block.scale = FloatToHalf(range.finite ? max_abs / 127.0f + 0.0f : kNan);
   const float d = HalfToFloat(block.scale);
   if (d > 0 && std::isfinite(d)) {
     for (uint32_t i = 0; i < n; ++i) {
@@ -50,8 +51,8 @@ void StoreQ8(const float* x, uint32_t n, uint8_t* out) {
 void StoreQ4(const float* x, uint32_t n, uint8_t* out) {
   KvQ4Block block{};
   const Range range = RangeOf(x, n);
-  block.scale = FloatToHalf(range.finite ? (range.max - range.min) / 15.0f : kNan);
-  block.min = FloatToHalf(range.finite ? range.min : kNan);
+  block.scale = FloatToHalf(range.finite ? (range.max - range.min) / 15.0f + 0.0f : kNan);
+  block.min = FloatToHalf(range.finite ? range.min + 0.0f : kNan);
   const float d = HalfToFloat(block.scale), min = HalfToFloat(block.min);
   if (d > 0 && std::isfinite(d) && std::isfinite(min)) {
     for (uint32_t i = 0; i < n; ++i) {
