@@ -18,6 +18,9 @@ if(TARGET sluice AND NOT SLUICE_SANITIZE)  # shadow memory is no part of the pro
   sluice_script_test(budget_cgroup tests/tree/budget_test.py --sluice $<TARGET_FILE:sluice>)
   set_tests_properties(budget_cgroup PROPERTIES RUN_SERIAL ON)
 endif()
+if(TARGET test_runtime AND NOT CMAKE_CROSSCOMPILING)
+  sluice_script_test(prefix_kill tests/tree/prefix_kill_test.py $<TARGET_FILE:test_runtime>)
+endif()
 if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/tree/fault_io_test.py AND TARGET test_io AND NOT SLUICE_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
   # A preloaded library cannot sit in front of a sanitizer's.
   set(fault_io_args tests/tree/fault_io_test.py $<TARGET_FILE:test_io>)

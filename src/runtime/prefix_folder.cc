@@ -14,6 +14,7 @@
 #include <atomic>
 #include <bitset>
 
+#include "base/limits.h"
 #include "io/atomic_file.h"
 
 namespace sluice {
@@ -26,6 +27,9 @@ constexpr int64_t kTemporaryAgeMaxS = 3600;  // where locks cannot tell whether 
 // File times step with the kernel's tick (at most 10 ms): a folder that changed so recently may
 // change again without a new time.
 constexpr int64_t kUnsettledNs = 100'000'000;
+
+// Several processes that write at once may pass the limit for a moment, never by so much.
+constexpr size_t kIndexedMax = 2 * limits::kPrefixEntriesMax;
 
 int64_t Nanos(const timespec& t) { return t.tv_sec * kNsPerS + t.tv_nsec; }
 timespec Timespec(int64_t ns) { return {ns / kNsPerS, ns % kNsPerS}; }
@@ -160,6 +164,10 @@ class PrefixFolder final : public PrefixMedium {
       changed.set(shard);
       listed_ns_[shard] = WallNanos() - changed_ns > kUnsettledNs ? changed_ns : -1;
       ListShard(dir_, shard, [&](const PrefixName& name, uint64_t bytes, int64_t used_ns) {
+        if (index->size() >= kIndexedMax && !index->contains(name)) {
+          // A folder that no store of ours has filled; what is not counted cannot be bounded.
+          if (DeleteEntry(dir_, name).ok()) return;
+        }
         (*index)[name] = {bytes, used_ns, listing_};
       });
     }

@@ -269,7 +269,7 @@ Result<PrefixExtent> Store::Create(const PrefixHead& head) {
                   options_.dir);
   }
   Refresh();
-  SLUICE_TRY(MakeRoom(bytes, 1, &name));
+  SLUICE_TRY(MakeRoom(bytes, 1, nullptr));
   SLUICE_ASSIGN(PrefixExtent extent, medium_->Create(name, bytes));
   writing_bytes_ += bytes;
   ++writing_;
@@ -326,7 +326,7 @@ Status Store::MakeRoom(uint64_t bytes_more, uint64_t entries_more, const PrefixN
 PrefixIndex::iterator Store::LeastRecent(const PrefixName* keep) {
   auto oldest = index_.end();
   for (auto it = index_.begin(); it != index_.end(); ++it) {
-    if (it->first == *keep) continue;
+    if (keep != nullptr && it->first == *keep) continue;
     if (oldest == index_.end() || it->second.used_ns < oldest->second.used_ns) oldest = it;
   }
   return oldest;

@@ -79,7 +79,22 @@ def kernel_seeds():
             yield bytes([kind, 0]) + bytes((kind * 31 + i * 7 + i * i // 3) % 256 for i in range(size))
 
 
+def prefix_entry_seeds():
+    """Heads of a page and of checkpoints; the fuzzer puts the checksum right."""
+    texts = [b"0123abcd tiny", b"f16", b"avx2 q8 1"]
+    for kind, tokens, sections, page in ((1, 64, [], 100), (2, 5, [3000, 2000], 100), (2, 0, [4096], 0), (2, 0, [], 0)):
+        length = 64 if kind == 1 else 128 + tokens
+        body = b"".join(texts)
+        body += bytes(-len(body) % 8) + struct.pack(f"<{tokens}i", *range(tokens))
+        body += bytes(-len(body) % 8) + b"".join(struct.pack("<QQQ", n, 1, 2) for n in sections)
+        header = b"SLUICEPX" + struct.pack("<II2Q", 1, 0, 0, 0)
+        header += struct.pack("<9Q", 4096, sum(sections), page, 1, 2, 3, 4, 5, 6)
+        header += struct.pack("<4I4H", kind, length, tokens, len(sections), *map(len, texts), 0)
+        yield (header + body).ljust(4096, b"\0")
+
+
 SEEDS = {
+    "fuzz_prefix_entry": prefix_entry_seeds,
     "fuzz_gguf": gguf_seeds,
     "fuzz_safetensors": safetensors_seeds,
     "fuzz_json": json_seeds,
