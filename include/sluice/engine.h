@@ -18,6 +18,15 @@
 
 namespace sluice {
 
+// In the place of what the model file says of rotary positions; 0 leaves the file's word. scale is
+// how many times the context grows, freq_base the base of the frequencies, yarn_orig_ctx the
+// context the model was trained with.
+struct RopeOptions {
+  RopeMode mode = RopeMode::kModel;
+  double scale = 0, freq_base = 0;
+  uint32_t yarn_orig_ctx = 0;
+};
+
 struct EngineOptions {
   uint64_t budget_bytes =
       0;                  // whole process; 0: what the machine or cgroup concedes, minus a margin
@@ -28,7 +37,7 @@ struct EngineOptions {
   KvType kv = KvType::kAuto;
   ActType act = ActType::kAuto;
   IoMode io = IoMode::kAuto;
-  int lookahead = -1;  // -1: the default
+  int lookahead = -1;  // layers, 0..2; -1: none or one, whichever is faster in repeated trials
   bool mlock = false;
   bool need_text = true;      // load tokenizer and template (false for ids in, ids out)
   std::string isa;            // force a lower instruction set
@@ -38,6 +47,12 @@ struct EngineOptions {
   std::string state_dir;      // what is remembered between runs; empty: nothing
   bool probe = false;         // measure disk and memory for the plan's prediction
   std::string route_trace_path, timeline_path;
+  RopeOptions rope;
+  // What was computed for the beginning of a text is kept in state_dir/prefix and found again.
+  bool no_prefix_store = false;
+  uint64_t prefix_store_bytes = uint64_t{4} << 30;
+  std::string scratch_dir = "/var/tmp";  // of files without a name, on a disk
+  bool private_session = false;          // nothing of this run's texts or states is stored
   double lookahead_noise = 0;  // tests: share of look-ahead guesses replaced by random ones
   ProgressFn progress;
 };

@@ -36,6 +36,15 @@ class Session {
   // Cuts the timeline back to at most n tokens and returns how many were kept (recurrent models can
   // only cut back to a snapshot; 0 is always possible).
   uint32_t Rewind(uint32_t n);
+  // Makes the timeline the longest beginning of ids (always shorter than ids) whose state is known:
+  // its own, another session's, or the prefix store's. Returns its length; the rest is to be
+  // appended.
+  uint32_t Align(std::span<const TokenId> ids);
+  // When the timeline reaches this length (a system prompt's end), others will want to begin there.
+  void Mark(uint32_t tokens);
+  // Writes what is new to the prefix store, for the next run; with_state: also what a recurrent
+  // model needs to go on from here. What cannot be kept is a notice, no error.
+  void Keep(bool with_state);
 
   Engine& engine() const;  // the one it was created on
 

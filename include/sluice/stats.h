@@ -26,6 +26,7 @@ struct Stats {
   double bound_tok_s = 0, bound_fraction = 0;
   std::string logits_hash;  // xxh3-64 of every logits row computed, hex
   std::string isa, io, kv;
+  int threads = 0;  // that compute now: fewer than asked for where the process may use fewer cores
   double lookahead_accuracy = 0;
   uint64_t lookahead_useful_bytes = 0, lookahead_wasted_bytes = 0;
   std::vector<PlanLine> pinned, streamed;  // what was pinned and what streamed

@@ -19,6 +19,9 @@ enum class KvType { kAuto, kF32, kF16, kQ8, kK8V4 };  // kAuto: f16, or f32 with
 enum class ActType { kQ8, kF32, kQ16, kAuto };
 enum class IoMode { kAuto, kUring, kPread, kBuffered };
 
+// How positions beyond the trained context are scaled; kModel: as the file says.
+enum class RopeMode { kModel, kNone, kLinear, kYarn };
+
 // Progress of long work: `done` of `total` in the unit of the stage ("load" bytes, "prefill"
 // tokens, ...).
 struct Progress {

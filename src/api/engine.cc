@@ -1,6 +1,9 @@
+#include <fmt/format.h>
+
 #include "api/engine_impl.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "model/config_common.h"
 
 namespace sluice {
 namespace {
@@ -11,10 +14,32 @@ bool HasTokenizer(const ModelSource& source) {
   return source.gguf->header.metadata.Find("tokenizer.ggml.model") != nullptr;
 }
 
+RopeOverride OverrideOf(const RopeOptions& options) {
+  RopeOverride rope;
+  if (options.mode == RopeMode::kNone) rope.scaling = RopeScaling::kNone;
+  if (options.mode == RopeMode::kLinear) rope.scaling = RopeScaling::kLinear;
+  if (options.mode == RopeMode::kYarn) rope.scaling = RopeScaling::kYarn;
+  rope.factor = static_cast<float>(options.scale);
+  rope.theta = static_cast<float>(options.freq_base);
+  rope.original_context = options.yarn_orig_ctx;
+  return rope;
+}
+
+// What an override came to: it changes the answer, so the summary says so.
+std::vector<std::string> RopeNotices(const RopeOptions& options, const RopeConfig& rope) {
+  if (!OverrideOf(options).any()) return {};
+  std::string text = fmt::format("positions by option: scaling {}", RopeScalingName(rope.scaling));
+  if (rope.scaling != RopeScaling::kNone) text += fmt::format(" x{:g}", rope.factor);
+  if (rope.scaling == RopeScaling::kYarn) text += fmt::format(" from {}", rope.original_context);
+  text += fmt::format(", base {:g}; the answer is another than the model file's own", rope.theta);
+  return {text};
+}
+
 struct Opened {
   CoreInput core;
   std::unique_ptr<TextModel> text;
   std::string defaults;
+  ModelDigest digest;
 };
 
 Result<Opened> OpenParts(const std::string& model_path, const EngineOptions& options) {
@@ -24,6 +49,8 @@ Result<Opened> OpenParts(const std::string& model_path, const EngineOptions& opt
   o.core.options = options;
   SLUICE_ASSIGN(o.core.source, OpenModelSource(model_path, /*need_weights=*/true));
   o.defaults = GenerationDefaults(o.core.source);
+  o.digest = DigestOf(o.core.source);
+  o.core.source.rope = OverrideOf(options.rope);
   if (options.need_text) {
     if (!HasTokenizer(o.core.source)) {
       return Status(Code::kBadModel, "the model has no tokenizer", model_path,
@@ -46,8 +73,24 @@ Result<std::unique_ptr<Engine>> Engine::Open(const std::string& model_path,
   auto impl = std::make_unique<Impl>();
   impl->text = std::move(opened.text);
   impl->defaults = std::move(opened.defaults);
+  impl->digest = std::move(opened.digest);
   SLUICE_ASSIGN(impl->core, EngineCore::Open(std::move(opened.core)));
+  impl->notices = RopeNotices(options.rope, impl->core->config().rope);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Result<ModelIdentity> Engine::Impl::Identity() {
+  std::lock_guard lock(identity_mutex);
+  if (!identity) {
+    ModelIdentity here;
+    here.name = digest.name;
+    here.architecture = core->config().arch_name;
+    here.vocab = core->config().vocab;
+    SLUICE_ASSIGN(here.model, ModelHash(digest));
+    here.vocabulary = VocabularyHash(text ? &text->impl().tokenizer() : nullptr);
+    identity = std::move(here);
+  }
+  return *identity;
 }
 
 Result<Plan> Engine::PlanFor(const std::string& model_path, const EngineOptions& options) {
@@ -68,7 +111,11 @@ const TextModel* Engine::text() const { return impl_->text.get(); }
 uint32_t Engine::vocab_size() const { return impl_->core->config().vocab; }
 uint32_t Engine::context() const { return impl_->core->plan().context; }
 const std::string& Engine::generation_defaults_json() const { return impl_->defaults; }
-Stats Engine::stats() const { return impl_->core->stats(); }
+Stats Engine::stats() const {
+  Stats stats = impl_->core->stats();
+  stats.notices.insert(stats.notices.end(), impl_->notices.begin(), impl_->notices.end());
+  return stats;
+}
 void Engine::ResetStats() { impl_->core->ResetStats(); }
 void Engine::MeasureMachine() { impl_->core->MeasureMachine(); }
 

@@ -4,10 +4,15 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "api/session_file.h"
 #include "api/text_model.h"
 #include "runtime/engine_core.h"
+#include "runtime/model_digest.h"
 #include "sluice/engine.h"
 
 namespace sluice {
@@ -15,7 +20,14 @@ namespace sluice {
 struct Engine::Impl {
   std::unique_ptr<TextModel> text;
   std::string defaults = "{}";
+  std::vector<std::string> notices;  // beside the core's
+  ModelDigest digest;
   std::unique_ptr<EngineCore> core;
+  std::mutex identity_mutex;
+  std::optional<ModelIdentity> identity;
+
+  // Read once, when somebody asks.
+  Result<ModelIdentity> Identity();
 };
 
 }  // namespace sluice

@@ -91,13 +91,28 @@ bool Generation::IsEog(TokenId id) const {
 
 bool Generation::Full() const {
   return options_.max_tokens >= 0 &&
-         result_.ids.size() >= static_cast<uint64_t>(options_.max_tokens);
+         result_.ids.size() - resumed_ids_ >= static_cast<uint64_t>(options_.max_tokens);
 }
 
 void Generation::Show(const std::string& piece) {
   if (piece.empty()) return;
   result_.text += piece;
-  if (options_.on_text) options_.on_text(piece);
+  const size_t known = std::min(shown_bytes_, piece.size());
+  shown_bytes_ -= known;
+  if (options_.on_text && known < piece.size()) {
+    options_.on_text(std::string_view(piece).substr(known));
+  }
+}
+
+void Generation::Resume(std::span<const TokenId> ids, size_t shown_bytes) {
+  result_.ids.assign(ids.begin(), ids.end());
+  resumed_ids_ = ids.size();
+  shown_bytes_ = shown_bytes;
+  if (!text_) return;
+  for (TokenId id : ids) {
+    bool stopped = false;
+    Show(matcher_.Push(text_->Push(id), &stopped));
+  }
 }
 
 Status Generation::Run(LogitsSource* source) {
@@ -136,19 +151,23 @@ GenerateResult Generation::Finish() {
   return std::move(result_);
 }
 
+uint32_t LogitsSource::Align(std::span<const TokenId> ids) {
+  const std::vector<TokenId>& have = tokens();
+  const size_t most = std::min(have.size(), ids.empty() ? 0 : ids.size() - 1);
+  size_t common = 0;
+  while (common < most && have[common] == ids[common]) ++common;
+  return common < have.size() ? Rewind(static_cast<uint32_t>(common))
+                              : static_cast<uint32_t>(common);
+}
+
 Result<uint32_t> AlignTimeline(LogitsSource* source, std::span<const TokenId> ids,
                                const std::atomic<bool>* cancel) {
   const std::vector<TokenId>& have = source->tokens();
-  const size_t most = std::min(have.size(), ids.size());
-  size_t common = 0;
-  while (common < most && have[common] == ids[common]) ++common;
-  if (common == ids.size() && common == have.size() && !source->logits().empty()) {
-    return static_cast<uint32_t>(common);
+  if (have.size() == ids.size() && std::equal(ids.begin(), ids.end(), have.begin()) &&
+      !source->logits().empty()) {
+    return static_cast<uint32_t>(ids.size());
   }
-  // At least one token must be run to have logits.
-  if (common == ids.size() && common > 0) --common;
-  uint32_t kept = static_cast<uint32_t>(have.size());
-  if (common < have.size()) kept = source->Rewind(static_cast<uint32_t>(common));
+  const uint32_t kept = source->Align(ids);
   SLUICE_TRY(source->Append(ids.subspan(kept), cancel));
   return kept;
 }
@@ -165,7 +184,9 @@ Result<GenerateResult> GenerateFrom(LogitsSource* source, std::span<const TokenI
     prompt = {&bos, 1};
   }
   if (!prompt.empty()) {
-    const Status appended = source->Append(prompt, cancel);
+    // A fresh timeline may begin where another one has been.
+    const uint32_t kept = source->tokens().empty() ? source->Align(prompt) : 0;
+    const Status appended = source->Append(prompt.subspan(kept), cancel);
     if (!appended.ok()) {
       if (appended.code() == Code::kContextFull || !generation->cancelled()) return appended;
       generation->MarkCancelled();

@@ -28,6 +28,8 @@ class LogitsSource {
   virtual const std::vector<TokenId>& tokens() const = 0;
   virtual uint32_t capacity() const = 0;
   virtual uint32_t Rewind(uint32_t n) = 0;
+  // As Session::Align; by itself: what the timeline has in common with ids.
+  virtual uint32_t Align(std::span<const TokenId> ids);
 };
 
 // Token ids to text in whole characters (text/tokenizer.h StreamDecoder, or a fake).
@@ -63,12 +65,16 @@ class Generation {
              uint32_t vocab);
 
   Status Validate() const;
+  // Before Run: takes up an answer that was cut: its tokens so far and how much of its text was
+  // shown. on_text is given what comes after that; max_tokens counts the new tokens.
+  void Resume(std::span<const TokenId> ids, size_t shown_bytes);
   // Generates until an end; kFailed on invalid logits. The source must have logits.
   Status Run(LogitsSource* source);
   // Flushes the text and returns the result. Once.
   GenerateResult Finish();
 
   bool ended_by_context() const { return result_.finish_reason == "context"; }
+  const std::atomic<bool>* cancel() const { return options_.cancel; }
   bool cancelled() const { return options_.cancel != nullptr && options_.cancel->load(); }
   const std::vector<TokenId>& ids() const { return result_.ids; }
   void MarkCancelled() { result_.finish_reason = "cancelled"; }
@@ -84,6 +90,7 @@ class Generation {
   TokenSampler sampler_;
   StopMatcher matcher_;
   GenerateResult result_;
+  size_t resumed_ids_ = 0, shown_bytes_ = 0;  // of the answer that was cut
 };
 
 // Makes the source's timeline equal `ids`, keeping the common prefix, and leaves it with fresh

@@ -48,10 +48,20 @@ const std::vector<TokenId>& Session::tokens() const { return impl_->sequence->to
 
 uint32_t Session::Rewind(uint32_t n) {
   if (n < impl_->sequence->length()) {
-    impl_->sequence->Cut(n);
+    impl_->engine->impl().core->Cut(impl_->sequence.get(), n);
     impl_->has_logits = false;
   }
   return impl_->sequence->length();
+}
+
+uint32_t Session::Align(std::span<const TokenId> ids) {
+  impl_->has_logits = false;
+  return impl_->engine->impl().core->Align(impl_->sequence.get(), ids);
+}
+
+void Session::Mark(uint32_t tokens) { impl_->sequence->Mark(tokens); }
+void Session::Keep(bool with_state) {
+  impl_->engine->impl().core->Keep(impl_->sequence.get(), with_state);
 }
 
 }  // namespace sluice

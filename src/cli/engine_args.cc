@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/limits.h"
+#include "cli/state_dir.h"
 
 namespace sluice::cli {
 namespace {
@@ -36,13 +37,6 @@ Status SetBudget(const std::string& text, EngineOptions* options) {
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
-}
-
-// As the XDG base directory specification has it.
-std::string StateDir() {
-  const std::string state = Environment("XDG_STATE_HOME"), home = Environment("HOME");
-  if (!state.empty() && state[0] == '/') return state + "/sluice";
-  return home.empty() ? "" : home + "/.local/state/sluice";
 }
 
 void AddOptionalInt(Args* args, const std::string& names, std::optional<int64_t>* out, int64_t low,
@@ -78,6 +72,27 @@ void Override(const std::optional<From>& flag, To* value) {
 
 }  // namespace
 
+// llama.cpp's names. What makes no sense together, or with the model, is refused when it is opened.
+void AddRopeArgs(Args* args, RopeOptions* o) {
+  args->Choice(
+      "--rope-scaling", "none|linear|yarn", [o](int i) { o->mode = static_cast<RopeMode>(i + 1); },
+      "how positions beyond the trained context are scaled (default: as the model file says)");
+  const auto number = [args](const char* name, double low, double* out, const char* help) {
+    args->Value(
+        name, "F",
+        [=](const std::string& text) -> Status {
+          SLUICE_ASSIGN(*out, ParseNumber(text, low, 1e12));
+          if (*out > low) return Status();
+          return Status(Code::kUsage, fmt::format("'{}' is not above {}", text, low));
+        },
+        help);
+  };
+  number("--rope-scale", 0, &o->scale, "the context grows by this factor");
+  number("--rope-freq-base", 1, &o->freq_base, "base of the frequencies");
+  args->Int("--yarn-orig-ctx", &o->yarn_orig_ctx, 1, limits::kContextMax,
+            "the context the model was trained with (default: as the model file says)");
+}
+
 void AddPlanArgs(Args* args, EngineOptions* o) {
   args->Group("Memory and machine");
   args->Value(
@@ -96,7 +111,7 @@ void AddPlanArgs(Args* args, EngineOptions* o) {
       "--act", "q8|f32|q16|auto", [o](int i) { o->act = static_cast<ActType>(i); },
       "activations in int8, in floats (the reference mode), or in two int8 planes (the default of "
       "small models)");
-  o->state_dir = StateDir();
+  o->state_dir = DefaultStateDir();
   args->Value(
       "--state-dir", "DIR",
       [o](const std::string& value) {
@@ -104,13 +119,15 @@ void AddPlanArgs(Args* args, EngineOptions* o) {
         return Status();
       },
       "what is remembered between runs (default: ~/.local/state/sluice)");
+  AddRopeArgs(args, &o->rope);
   args->Int("--lookahead", &o->lookahead, 0, 2,
-            "layers whose experts are guessed and read ahead (default 0: none)");
+            "layers whose experts are guessed and read ahead (default: none or one, by trial)");
 }
 
 void AddEngineArgs(Args* args, EngineOptions* o) {
   AddPlanArgs(args, o);
   o->isa = Environment("SLUICE_ISA");
+  if (const std::string scratch = Environment("TMPDIR"); !scratch.empty()) o->scratch_dir = scratch;
   args->Value(
       "--cpus", "LIST",
       [o](const std::string& text) -> Status {
@@ -143,6 +160,19 @@ void AddEngineArgs(Args* args, EngineOptions* o) {
         return Status();
       },
       "replace this share of the guesses by random ones (for tests: real models guess 81-89 %)");
+  args->Flag("--no-prefix-store", &o->no_prefix_store,
+             "neither use nor keep what was computed for the beginning of a text");
+  args->Value(
+      "--prefix-store", "SIZE",
+      [o](const std::string& text) -> Status {
+        const std::optional<uint64_t> bytes = ParseSize(text);
+        if (!bytes) return Status(Code::kUsage, fmt::format("'{}' is not a size", text));
+        o->prefix_store_bytes = *bytes;
+        return Status();
+      },
+      "room on disk for what was computed (default 4G)");
+  args->Flag("--private", &o->private_session,
+             "store nothing of this run: neither its texts nor its state");
   text("--route-trace", "FILE", &o->route_trace_path, "write the experts chosen");
   text("--timeline", "FILE", &o->timeline_path, "write what happened when");
   args->Flag("--mlock", &o->mlock, "lock the memory against swapping, if allowed");
@@ -185,6 +215,13 @@ Result<SamplingOptions> ResolveSampling(const SamplingArgs& flags, const std::st
                                         const TextModel* text, uint32_t vocab) {
   SamplingOptions o;
   SLUICE_TRY(ApplyGenerationDefaults(defaults_json, &o));
+  o.seed = std::random_device()();
+  return OverrideSampling(flags, std::move(o), text, vocab);
+}
+
+Result<SamplingOptions> OverrideSampling(const SamplingArgs& flags, SamplingOptions o,
+                                         const TextModel* text, uint32_t vocab) {
+  const bool dry_before = o.dry_multiplier > 0;
   Override(flags.temperature, &o.temperature);
   Override(flags.top_k, &o.top_k);
   Override(flags.top_p, &o.top_p);
@@ -199,9 +236,12 @@ Result<SamplingOptions> ResolveSampling(const SamplingArgs& flags, const std::st
   Override(flags.dry_allowed_length, &o.dry_allowed_length);
   Override(flags.dry_last_n, &o.dry_last_n);
   if (flags.greedy) o.temperature = 0;
-  o.logit_bias = flags.logit_bias;
-  o.seed = flags.seed ? *flags.seed : std::random_device()();
-  if (o.dry_multiplier > 0 && text) {
+  if (!flags.logit_bias.empty()) o.logit_bias = flags.logit_bias;
+  Override(flags.seed, &o.seed);
+  const bool breakers_known = dry_before && flags.dry_breakers.empty();
+  if (o.dry_multiplier > 0 && text && !breakers_known) {
+    o.dry_breakers.clear();
+    o.dry_breaker_sequences.clear();
     std::vector<std::string> breakers(std::begin(kDryBreakers), std::end(kDryBreakers));
     if (!flags.dry_breakers.empty()) breakers = flags.dry_breakers;
     if (breakers != std::vector<std::string>{"none"}) AddDryBreakers(*text, breakers, &o);

@@ -16,7 +16,8 @@
 
 namespace sluice::cli {
 
-// --budget --ctx --chunk --threads --cpus --kv --act --io --isa --lookahead --mlock ...
+// --budget --ctx --chunk --threads --cpus --kv --act --io --isa --lookahead --mlock --private
+// --rope-scaling ...
 void AddEngineArgs(Args* args, EngineOptions* options);
 // The subset that decides a plan.
 void AddPlanArgs(Args* args, EngineOptions* options);
@@ -36,6 +37,10 @@ void AddSamplingArgs(Args* args, SamplingArgs* sampling);
 // The model's defaults, then the flags; text may be null. kUsage naming what is out of range.
 Result<SamplingOptions> ResolveSampling(const SamplingArgs& flags, const std::string& defaults_json,
                                         const TextModel* text, uint32_t vocab);
+
+// Options that came from elsewhere (a session file), then the flags.
+Result<SamplingOptions> OverrideSampling(const SamplingArgs& flags, SamplingOptions base,
+                                         const TextModel* text, uint32_t vocab);
 
 // MODEL as given, or the small default model; kUsage with a hint when that is absent.
 Result<std::string> ModelOrDefault(const std::string& given);

@@ -166,9 +166,9 @@ uint64_t BlockOf(std::string_view name) {
 
 }  // namespace
 
-Result<ModelMap> BindGguf(GgufFileSet&& set, const std::string& name) {
+Result<ModelMap> BindGguf(GgufFileSet&& set, const std::string& name, const RopeOverride& rope) {
   ModelMap map;
-  SLUICE_ASSIGN(map.config, ConfigFromGguf(set.header.metadata, set.catalog, name));
+  SLUICE_ASSIGN(map.config, ConfigFromGguf(set.header.metadata, set.catalog, name, rope));
   map.catalog = std::move(set.catalog);
   const ModelConfig& c = map.config;
   Binder binder(map.catalog, name);
@@ -180,6 +180,8 @@ Result<ModelMap> BindGguf(GgufFileSet&& set, const std::string& name) {
   SLUICE_ASSIGN(map.output_norm, binder.Vector("output_norm.weight", c.hidden));
   if (binder.Has("rope_freqs.weight")) {
     SLUICE_ASSIGN(map.rope_factors, binder.Vector("rope_freqs.weight", c.rope.dims / 2));
+    // The divisors are llama3's scaling in another form: another scaling takes their place.
+    if (rope.scaling) map.rope_factors.reset();
   }
   GgufLayerBinder layers(&binder, c);
   for (uint32_t i = 0; i < c.layers; ++i) {

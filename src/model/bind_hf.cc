@@ -256,9 +256,9 @@ bool KnownUnused(std::string_view name, const std::string& model_prefix, const M
 
 }  // namespace
 
-Result<ModelMap> BindHf(HfFolder&& folder) {
+Result<ModelMap> BindHf(HfFolder&& folder, const RopeOverride& rope) {
   ModelMap map;
-  SLUICE_ASSIGN(map.config, ConfigFromHf(folder));
+  SLUICE_ASSIGN(map.config, ConfigFromHf(folder, rope));
   map.catalog = std::move(folder.catalog);
   const ModelConfig& c = map.config;
   Binder binder(map.catalog, folder.path);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,14 @@ struct RopeConfig {
   float beta_fast = 32, beta_slow = 1;              // yarn
   bool truncate = true;                             // yarn: floor/ceil the range
   float attn_factor = 1;                            // on cos and sin, computed (1 unless yarn)
+};
+
+// What a user says instead of the file; 0 and nullopt leave the file's word.
+struct RopeOverride {
+  std::optional<RopeScaling> scaling;  // kNone, kLinear or kYarn
+  float factor = 0, theta = 0;
+  uint32_t original_context = 0;  // yarn
+  bool any() const { return scaling || factor != 0 || theta != 0 || original_context != 0; }
 };
 
 enum class LayerKind : uint8_t { kFull, kSliding, kDeltaNet };
@@ -120,9 +129,10 @@ struct ModelConfig {
 const char* ArchName(Arch arch);
 
 // kBadModel "unsupported architecture 'X'" for names that are not known; otherwise key or field
-// named.
+// named. kUsage when the override does not fit the model. An override is read in the place of the
+// file's own keys, so it equals a file that has them.
 Result<ModelConfig> ConfigFromGguf(const GgufMetadata& metadata, const Catalog& catalog,
-                                   const std::string& name);
-Result<ModelConfig> ConfigFromHf(const HfFolder& folder);
+                                   const std::string& name, const RopeOverride& rope = {});
+Result<ModelConfig> ConfigFromHf(const HfFolder& folder, const RopeOverride& rope = {});
 
 }  // namespace sluice

@@ -259,6 +259,58 @@ Status CheckConfig(const ModelConfig& c, const std::string& where) {
   return CheckRope(c.rope, mla ? c.mla.rope_dim : c.head_dim, where);
 }
 
+const char* RopeScalingName(RopeScaling scaling) {
+  switch (scaling) {
+    case RopeScaling::kLinear:
+      return "linear";
+    case RopeScaling::kLlama3:
+      return "llama3";
+    case RopeScaling::kYarn:
+      return "yarn";
+    case RopeScaling::kNone:
+      break;
+  }
+  return "none";
+}
+
+Status CheckOverride(const RopeOverride& rope, float factor, const std::string& where) {
+  if (!rope.any()) return Status();
+  const auto bad = [&](std::string what, std::string hint = {}) {
+    return Status(Code::kUsage, std::move(what), where, std::move(hint));
+  };
+  if (rope.factor != 0 && !(std::isfinite(rope.factor) && rope.factor > 0)) {
+    return bad(fmt::format("--rope-scale {} is not above 0", rope.factor));
+  }
+  if (rope.theta != 0 && !(std::isfinite(rope.theta) && rope.theta > 1)) {
+    return bad(fmt::format("--rope-freq-base {} is not above 1", rope.theta));
+  }
+  if (rope.original_context > limits::kContextMax) {
+    return bad(fmt::format("--yarn-orig-ctx {} is out of range", rope.original_context));
+  }
+  if (!rope.scaling) return Status();
+  if (*rope.scaling == RopeScaling::kNone) {
+    if (rope.factor == 0) return Status();
+    return bad("--rope-scaling none contradicts --rope-scale", "give one of them");
+  }
+  if (factor != 0) return Status();
+  return bad(fmt::format("--rope-scaling {} needs a factor", RopeScalingName(*rope.scaling)),
+             "add --rope-scale F, such as 4 for four times the context");
+}
+
+Status WidenContext(const RopeOverride& rope, ModelConfig* config) {
+  const RopeConfig& now = config->rope;
+  if (rope.original_context != 0 && now.scaling != RopeScaling::kYarn) {
+    return Status(Code::kUsage, "--yarn-orig-ctx has no effect without yarn", config->name,
+                  "add --rope-scaling yarn --rope-scale F");
+  }
+  if (rope.factor == 0 || now.scaling == RopeScaling::kNone) return Status();
+  const uint32_t base =
+      now.scaling == RopeScaling::kLinear ? config->context : now.original_context;
+  const double wide = std::min<double>(double{now.factor} * base, limits::kContextMax);
+  config->context = std::max(config->context, static_cast<uint32_t>(wide));
+  return Status();
+}
+
 double YarnMscale(double scale, double factor) {
   return factor <= 1 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }

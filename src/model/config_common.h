@@ -32,6 +32,14 @@ ArchTraits TraitsOf(Arch arch);
 // Everything a forward page may divide by or index with. `where` is the file or folder.
 Status CheckConfig(const ModelConfig& config, const std::string& where);
 
+// "none", "linear", "llama3", "yarn".
+const char* RopeScalingName(RopeScaling scaling);
+// Before: an override is sane and, with the factor that came out, complete. kUsage naming the
+// option.
+Status CheckOverride(const RopeOverride& rope, float factor, const std::string& where);
+// After: it had an effect; the context it stretches the model to becomes the model's.
+Status WidenContext(const RopeOverride& rope, ModelConfig* config);
+
 // Yarn's m(s) = 0.1 s ln(factor) + 1, 1 when factor <= 1.
 double YarnMscale(double scale, double factor);
 

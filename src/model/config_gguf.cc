@@ -94,8 +94,12 @@ class Keys {
 class Builder {
  public:
   Builder(const GgufMetadata& metadata, const Catalog& catalog, std::string_view arch,
-          const std::string& where)
-      : metadata_(metadata), catalog_(catalog), where_(where), k_(metadata, arch, where) {
+          const std::string& where, const RopeOverride& rope)
+      : metadata_(metadata),
+        catalog_(catalog),
+        where_(where),
+        override_(rope),
+        k_(metadata, arch, where) {
     c_.arch_name = std::string(arch);
   }
 
@@ -317,11 +321,15 @@ class Builder {
     RopeConfig& rope = c_.rope;
     rope.dims = k_.Count("rope.dimension_count", c_.head_dim);
     rope.adjacent = traits_.adjacent_gguf;
-    rope.theta = k_.Real("rope.freq_base", 10000);
-    rope.factor = k_.Real("rope.scaling.factor", k_.Real("rope.scale_linear", 0));
+    rope.theta = override_.theta != 0 ? override_.theta : k_.Real("rope.freq_base", 10000);
+    rope.factor = override_.factor != 0
+                      ? override_.factor
+                      : k_.Real("rope.scaling.factor", k_.Real("rope.scale_linear", 0));
+    SLUICE_TRY(CheckOverride(override_, rope.factor, where_));
     const bool scaled = rope.factor != 0 && rope.factor != 1;
     if (!scaled) rope.factor = 1;
-    const std::string_view type = k_.Text("rope.scaling.type", "linear");
+    std::string_view type = k_.Text("rope.scaling.type", "linear");
+    if (override_.scaling) type = RopeScalingName(*override_.scaling);
     if (type == "linear") {
       rope.scaling = scaled ? RopeScaling::kLinear : RopeScaling::kNone;
     } else if (type == "yarn") {
@@ -332,6 +340,7 @@ class Builder {
                     where_);
     }
     if (rope.scaling == RopeScaling::kNone) rope.factor = 1;
+    SLUICE_TRY(WidenContext(override_, &c_));
     c_.rope_sliding = rope;
     if (c_.arch == Arch::kGemma3) {  // sliding layers: their own base, no scaling
       c_.rope_sliding.theta = k_.Real("rope.freq_base_swa", 10000);
@@ -345,7 +354,9 @@ class Builder {
   Status Yarn() {
     RopeConfig& rope = c_.rope;
     rope.scaling = RopeScaling::kYarn;
-    rope.original_context = k_.Count("rope.scaling.original_context_length", c_.context);
+    rope.original_context = override_.original_context != 0
+                                ? override_.original_context
+                                : k_.Count("rope.scaling.original_context_length", c_.context);
     rope.beta_fast = k_.Real("rope.scaling.yarn_beta_fast", 32);
     rope.beta_slow = k_.Real("rope.scaling.yarn_beta_slow", 1);
     rope.truncate = c_.arch != Arch::kGptOss;  // the file does not say; gpt-oss is untruncated
@@ -397,6 +408,7 @@ class Builder {
   const GgufMetadata& metadata_;
   const Catalog& catalog_;
   const std::string& where_;
+  const RopeOverride& override_;
   Keys k_;
   ArchTraits traits_;
   ModelConfig c_;
@@ -405,14 +417,14 @@ class Builder {
 }  // namespace
 
 Result<ModelConfig> ConfigFromGguf(const GgufMetadata& metadata, const Catalog& catalog,
-                                   const std::string& name) {
+                                   const std::string& name, const RopeOverride& rope) {
   const std::optional<std::string_view> arch_name = metadata.String("general.architecture");
   if (!arch_name) {
     return Status(Code::kBadModel, "key 'general.architecture' is missing or not a string", name);
   }
   const std::optional<Arch> arch = ArchFromGguf(*arch_name);
   if (!arch) return UnsupportedArchitecture(*arch_name, name);
-  return Builder(metadata, catalog, *arch_name, name).Build(*arch);
+  return Builder(metadata, catalog, *arch_name, name, rope).Build(*arch);
 }
 
 }  // namespace sluice

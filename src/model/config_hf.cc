@@ -33,8 +33,9 @@ std::string FolderName(std::string path) {
 
 class Builder {
  public:
-  Builder(const HfFolder& folder, const json& text, const std::string& where)
-      : folder_(folder), where_(where), f_(text, where) {}
+  Builder(const HfFolder& folder, const json& text, const std::string& where,
+          const RopeOverride& rope)
+      : folder_(folder), where_(where), override_(rope), f_(text, where) {}
 
   Result<ModelConfig> Build(Arch arch, const std::string& type) {
     c_.arch = arch;
@@ -294,9 +295,11 @@ class Builder {
     defaults.partial = traits_.delta_net ? 0.25 : 1.0;
     defaults.context = c_.context;
     defaults.width = traits_.mla ? c_.mla.rope_dim : c_.head_dim;
+    defaults.user = override_;
     SLUICE_ASSIGN(c_.rope, ReadHfRope(f_, gemma ? "full_attention" : "", defaults));
     c_.rope.adjacent =
         traits_.adjacent_hf && (type_ != "deepseek_v3" || f_.Flag("rope_interleave", true));
+    SLUICE_TRY(WidenContext(override_, &c_));
     c_.rope_sliding = c_.rope;
     if (gemma) {
       SLUICE_ASSIGN(c_.rope_sliding, ReadHfRope(f_, "sliding_attention", defaults));
@@ -343,6 +346,7 @@ class Builder {
 
   const HfFolder& folder_;
   const std::string& where_;
+  const RopeOverride& override_;
   HfFields f_;
   ArchTraits traits_;
   std::string type_;  // model_type without "_text"
@@ -351,7 +355,7 @@ class Builder {
 
 }  // namespace
 
-Result<ModelConfig> ConfigFromHf(const HfFolder& folder) {
+Result<ModelConfig> ConfigFromHf(const HfFolder& folder, const RopeOverride& rope) {
   const std::string where = folder.path + "/config.json";
   if (!folder.config.is_object()) {
     return Status(Code::kBadModel, "config.json is missing or no JSON object", folder.path);
@@ -377,7 +381,7 @@ Result<ModelConfig> ConfigFromHf(const HfFolder& folder) {
     if (outer_class.starts_with("Mistral")) type = "mistral";
     if (outer_class.starts_with("DeepseekV3")) type = "deepseek_v3";
   }
-  return Builder(folder, text, where).Build(*arch, type);
+  return Builder(folder, text, where, rope).Build(*arch, type);
 }
 
 }  // namespace sluice

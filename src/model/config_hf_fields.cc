@@ -124,7 +124,8 @@ Result<RopeConfig> ReadHfRope(HfFields& fields, const std::string& kind,
   // A theta beside the scaling settings wins; gemma3's sliding layers have a name of their own.
   const double outer = sliding ? fields.Real({"rope_local_base_freq"}, 10000)
                                : fields.Real({"rope_theta"}, defaults.theta);
-  rope.theta = s.Real({"rope_theta"}, outer);
+  const RopeOverride user = sliding ? RopeOverride() : defaults.user;
+  rope.theta = user.theta != 0 ? user.theta : s.Real({"rope_theta"}, outer);
   const double partial =
       s.Real({"partial_rotary_factor"}, fields.Real({"partial_rotary_factor"}, defaults.partial));
   if (!(partial > 0) || partial > 1) fields.Fail("'partial_rotary_factor' is not in (0, 1]");
@@ -132,15 +133,21 @@ Result<RopeConfig> ReadHfRope(HfFields& fields, const std::string& kind,
   rope.dims = static_cast<uint32_t>(defaults.width * partial);
   rope.original_context = s.Count({"original_max_position_embeddings"},
                                   fields.Count({"original_max_position_embeddings"}, 0));
+  if (user.original_context != 0) rope.original_context = user.original_context;
 
-  const std::string type = s.Text({"rope_type", "type"}, "default");
+  std::string type = s.Text({"rope_type", "type"}, "default");
+  const float factor = user.factor != 0 ? user.factor : s.Real({"factor"}, 0);
+  SLUICE_TRY(CheckOverride(user, factor, fields.where()));
+  if (type == "default" && user.factor != 0) type = "linear";
+  if (user.scaling) type = RopeScalingName(*user.scaling);
+  if (type == "none") type = "default";
   if (type == "default" || type == "mrope") return rope;
   if (type != "linear" && type != "llama3" && type != "yarn") {
     return Status(Code::kBadModel, fmt::format("rope_type '{}' is not supported", Printable(type)),
                   fields.where());
   }
   if (rope.original_context == 0) rope.original_context = defaults.context;
-  rope.factor = s.Real({"factor"}, 0);
+  rope.factor = factor;
   if (rope.factor == 0 && type == "yarn" && rope.original_context > 0) {
     rope.factor = static_cast<float>(defaults.context) / static_cast<float>(rope.original_context);
   }

@@ -43,6 +43,7 @@ struct HfRopeDefaults {
   double partial = 1.0;
   uint32_t context = 0;  // original context where none is given
   uint32_t width = 0;    // head size that the rotated share is taken of
+  RopeOverride user;     // of all but sliding layers with settings of their own
 };
 
 // kind: "" for one setting for all layers, else gemma3's "full_attention" or "sliding_attention".

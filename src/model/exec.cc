@@ -6,9 +6,8 @@
 namespace sluice {
 namespace {
 
-// Enough parts per thread to even out a noisy neighbour, few enough that claiming one costs
-// nothing.
-constexpr uint32_t kPartsPerThread = 4;
+// Kernels walk a range as eight parallel streams, so parts are multiples of eight rows.
+constexpr uint32_t kRowGrain = 8;
 // A part below this many weight bytes is not worth a hand-over.
 constexpr uint64_t kPartBytesMin = 8 * 1024;
 
@@ -123,27 +122,13 @@ void Exec::Project(const ActBuffer& buffer, const float* x, uint64_t x_stride, u
 
 void Exec::Run(std::span<const MatmulJob> jobs) {
   Idle();
-  // One grain in bytes for the whole region, so that parts weigh about the same.
-  uint64_t total = 0;
-  for (const MatmulJob& job : jobs) total += job.rows * job.args.row_bytes;
-  const uint64_t parts_wanted = uint64_t{kPartsPerThread} * static_cast<uint64_t>(pool_->threads());
-  const uint64_t part_bytes = std::max(total / parts_wanted + 1, kPartBytesMin);
-  std::array<uint32_t, kJobsMax + 1> first;
-  std::array<uint32_t, kJobsMax> grain;
-  uint32_t parts = 0;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const uint64_t rows =
-        std::max<uint64_t>(1, part_bytes / std::max<uint64_t>(1, jobs[i].args.row_bytes));
-    grain[i] = static_cast<uint32_t>(std::min<uint64_t>(AlignUp(rows, 8), jobs[i].rows));
-    first[i] = parts;
-    parts += grain[i] == 0 ? 0 : (jobs[i].rows + grain[i] - 1) / grain[i];
-  }
-  first[jobs.size()] = parts;
-  pool_->Run(static_cast<int>(parts), [&](int part) {
-    size_t i = 0;
-    while (first[i + 1] <= static_cast<uint32_t>(part)) ++i;
-    const uint32_t begin = (static_cast<uint32_t>(part) - first[i]) * grain[i];
-    RunPart(jobs[i], begin, std::min(begin + grain[i], jobs[i].rows));
+  std::array<PartJob, kJobsMax> weights;
+  for (size_t i = 0; i < jobs.size(); ++i) weights[i] = {jobs[i].rows, jobs[i].args.row_bytes};
+  const PartList parts({weights.data(), jobs.size()}, pool_->active_threads(), kRowGrain,
+                       kPartBytesMin);
+  pool_->Run(static_cast<int>(parts.size()), [&](int i) {
+    const Part& part = parts[static_cast<uint32_t>(i)];
+    RunPart(jobs[part.job], part.begin, part.end);
   });
 }
 
@@ -182,12 +167,11 @@ void Exec::RunPart(const MatmulJob& job, uint32_t begin, uint32_t end) const {
 
 void Exec::For(uint32_t n, uint32_t grain, FunctionRef<void(uint32_t, uint32_t)> fn) {
   if (n == 0) return;
-  if (n < grain * 2 || pool_->threads() == 1) return fn(0, n);
-  const uint32_t parts_max = kPartsPerThread * static_cast<uint32_t>(pool_->threads());
-  const uint32_t step = std::max(grain, (n + parts_max - 1) / parts_max);
-  pool_->Run(static_cast<int>((n + step - 1) / step), [&](int part) {
-    const uint32_t begin = static_cast<uint32_t>(part) * step;
-    fn(begin, std::min(begin + step, n));
+  if (n < grain * 2 || pool_->active_threads() == 1) return fn(0, n);
+  const PartJob job{n, 1};
+  const PartList parts({&job, 1}, pool_->active_threads(), grain, grain);
+  pool_->Run(static_cast<int>(parts.size()), [&](int i) {
+    fn(parts[static_cast<uint32_t>(i)].begin, parts[static_cast<uint32_t>(i)].end);
   });
 }
 

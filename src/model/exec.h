@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "kernels/ops.h"
 #include "memory/arena.h"
+#include "model/parts.h"
 #include "model/weights.h"
 
 namespace sluice {
@@ -78,7 +79,7 @@ class Exec {
     Project(buffer, x, x_stride, rows, std::span<const Projection>(jobs.begin(), jobs.size()));
   }
   // A region of unrelated products; at most kJobsMax.
-  static constexpr size_t kJobsMax = 64;
+  static constexpr size_t kJobsMax = PartList::kJobsMax;
   void Run(std::span<const MatmulJob> jobs);
 
   // One part of a region: weight rows [begin, end) of a job, summing the planes of each token.

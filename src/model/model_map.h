@@ -153,7 +153,8 @@ struct ModelMap {
 
 // The set's catalog moves into the map; its header (metadata for the tokenizer) stays with the
 // caller.
-Result<ModelMap> BindGguf(GgufFileSet&& set, const std::string& name);
-Result<ModelMap> BindHf(HfFolder&& folder);
+Result<ModelMap> BindGguf(GgufFileSet&& set, const std::string& name,
+                          const RopeOverride& rope = {});
+Result<ModelMap> BindHf(HfFolder&& folder, const RopeOverride& rope = {});
 
 }  // namespace sluice

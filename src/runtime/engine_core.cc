@@ -12,12 +12,15 @@
 #include "base/log.h"
 #include "io/probe.h"
 #include "runtime/budget.h"
+#include "runtime/fingerprint.h"
 #include "runtime/memory_probe.h"
 
 namespace sluice {
 namespace {
 
 constexpr uint32_t kContextDefault = 4096;
+// Part of the name of everything in the prefix store: raise it when any kernel gives other bits.
+constexpr int kNumericsVersion = 1;
 // Probing: more than eight reads in flight only queue (FIELD 1e). Fewer than four leave the device
 // idle between two completions when all processors are computing, which a probe does not see.
 const std::vector<int> kProbeDepths = {4, 8};
@@ -64,6 +67,12 @@ IoBackend BackendOf(IoMode mode) {
       break;
   }
   return IoBackend::kAuto;
+}
+
+std::string RopeText(const RopeConfig& r) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", r.dims, r.adjacent, r.theta,
+                     static_cast<int>(r.scaling), r.factor, r.original_context, r.low_freq_factor,
+                     r.high_freq_factor, r.beta_fast, r.beta_slow, r.truncate);
 }
 
 Status CheckOptions(const EngineOptions& options, const ModelConfig& config) {
@@ -345,17 +354,45 @@ void EngineCore::AddExpertStats(Stats* s) const {
 }
 
 Status EngineCore::MakePools() {
-  SLUICE_ASSIGN(pages_arena_, Arena::Make(ledger_.get(), "kv", plan_.pages * plan_.kv.page_bytes,
-                                          Touch::kLazily));
+  SLUICE_ASSIGN(pages_, KvPagePool::Make(ledger_.get(), plan_.kv.page_bytes, plan_.pages));
   SLUICE_ASSIGN(state_arena_,
                 Arena::Make(ledger_.get(), "state", plan_.state.floats * 4, Touch::kLazily));
-  sequences_.page_bytes = plan_.kv.page_bytes;
   sequences_.state_floats = plan_.state.floats;
-  for (uint64_t i = plan_.pages; i-- > 0;) {
-    sequences_.free_pages.push_back(pages_arena_.data() + i * plan_.kv.page_bytes);
+  if (plan_.kv.page_bytes > 0) {
+    prefixes_ = std::make_unique<PrefixCache>(&pages_);
+    sequences_.pages = &pages_;
+    sequences_.cache = prefixes_.get();
   }
   if (plan_.state.floats > 0)
     sequences_.free_states.push_back(reinterpret_cast<float*>(state_arena_.data()));
+  return OpenStore();
+}
+
+// The prefix store, or for recurrent models without one a nameless file for their snapshots. An
+// engine works without either: it computes again.
+Status EngineCore::OpenStore() {
+  PrefixStore::Options store;
+  store.ephemeral =
+      options_.state_dir.empty() || options_.no_prefix_store || options_.private_session;
+  if (store.ephemeral && plan_.state.floats == 0) return {};
+  store.dir = store.ephemeral ? options_.scratch_dir : options_.state_dir + "/prefix";
+  store.bytes_max = options_.prefix_store_bytes;
+  SLUICE_ASSIGN(store.identity.model, FingerprintFiles(files_));
+  store.identity.kv_format = plan_.table.kv_format;
+  store.identity.arithmetic =
+      fmt::format("{} {:x}{} v{} rope {}", ops_->isa, plan_.act_formats,
+                  options_.act == ActType::kF32 ? "f" : "", kNumericsVersion,
+                  RopeText(map_.config.rope) + " " + RopeText(map_.config.rope_sliding));
+  store.identity.page_bytes = plan_.kv.page_bytes;
+  store.identity.state_bytes = plan_.state.floats * 4;
+  sequences_.root = RootKey(store.identity);
+  Result<std::unique_ptr<PrefixStore>> opened = PrefixStore::Open(std::move(store));
+  if (!opened.ok()) {
+    LogOnce(LogLevel::kNotice, "prefix store", "no prefix store: " + opened.status().ToString());
+    return {};
+  }
+  store_ = std::move(opened).value();
+  sequences_.store = store_.get();
   return {};
 }
 
@@ -383,6 +420,26 @@ std::unique_ptr<Sequence> EngineCore::NewSequence() {
 void EngineCore::Return(std::unique_ptr<Sequence> sequence) {
   std::lock_guard lock(mutex_);
   sequence.reset();
+}
+
+uint32_t EngineCore::Align(Sequence* sequence, std::span<const TokenId> ids) {
+  std::lock_guard lock(mutex_);
+  const uint32_t kept = sequence->Align(ids);
+  counters_.reused_tokens += kept;
+  return kept;
+}
+
+void EngineCore::Cut(Sequence* sequence, uint32_t n) {
+  std::lock_guard lock(mutex_);
+  sequence->Cut(n);
+}
+
+void EngineCore::Keep(Sequence* sequence, bool with_state) {
+  std::lock_guard lock(mutex_);
+  Status status = sequence->Keep();
+  if (status.ok() && with_state) status = sequence->KeepState();
+  if (!status.ok())
+    LogOnce(LogLevel::kNotice, "prefix store", "not kept for next time: " + status.ToString());
 }
 
 uint64_t EngineCore::StallNs() const {
@@ -444,6 +501,7 @@ Stats EngineCore::stats() const {
   s.decode_s = c.decode_s;
   s.prompt_tokens = c.prompt_tokens;
   s.decode_tokens = c.decode_tokens;
+  s.reused_tokens = c.reused_tokens;
   s.prefill_tok_s = c.prefill_s > 0 ? static_cast<double>(c.prompt_tokens) / c.prefill_s : 0;
   s.decode_tok_s = c.decode_s > 0 ? static_cast<double>(c.decode_tokens) / c.decode_s : 0;
   s.prefill_bytes_read = c.prefill_bytes;

@@ -32,7 +32,7 @@ namespace sluice {
 // What the run has done so far, summed; the public Stats are derived from it.
 struct StepCounters {
   double load_s = 0, ttft_s = 0, prefill_s = 0, decode_s = 0;
-  uint64_t prompt_tokens = 0, decode_tokens = 0;
+  uint64_t prompt_tokens = 0, decode_tokens = 0, reused_tokens = 0;
   uint64_t prefill_bytes = 0, decode_bytes = 0, decode_stall_ns = 0;
 };
 
@@ -58,6 +58,11 @@ class EngineCore {
   Status Step(const StepLoop::Request& request);
   std::unique_ptr<Sequence> NewSequence();
   void Return(std::unique_ptr<Sequence> sequence);
+  // Sequence's own, between the steps of others.
+  uint32_t Align(Sequence* sequence, std::span<const TokenId> ids);
+  void Cut(Sequence* sequence, uint32_t n);
+  // Writes what is new to the prefix store; with_state: also the recurrent state as it stands.
+  void Keep(Sequence* sequence, bool with_state);
 
   const Plan& plan() const { return plan_.table; }
   const ModelConfig& config() const { return map_.config; }
@@ -79,6 +84,7 @@ class EngineCore {
   Status ReadPinned(const CoreInput& input);
   Status OpenFiles();
   Status MakePools();
+  Status OpenStore();
   Status MakeExperts();
   void AddExpertStats(Stats* stats) const;
   void LockPinned();
@@ -100,7 +106,10 @@ class EngineCore {
   std::unique_ptr<RouteRecorder> trace_;
   std::unique_ptr<ExpertStore> experts_;
   std::unique_ptr<BackgroundPrefault> prefault_;  // of experts_, until the first step is done
-  Arena pages_arena_, state_arena_;
+  KvPagePool pages_;
+  Arena state_arena_;
+  std::unique_ptr<PrefixCache> prefixes_;
+  std::unique_ptr<PrefixStore> store_;
   SequencePool sequences_;
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<StepLoop> loop_;

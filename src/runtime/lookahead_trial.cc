@@ -4,9 +4,7 @@
 
 namespace sluice {
 
-bool LookaheadTrial::on() const {
-  return InTrial() ? token_ / kBlockTokens % 2 == 1 : winner_;
-}
+bool LookaheadTrial::on() const { return InTrial() ? token_ / kBlockTokens % 2 == 1 : winner_; }
 
 void LookaheadTrial::Add(double seconds) {
   if (InTrial()) seconds_[token_] = seconds;

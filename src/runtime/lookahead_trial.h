@@ -14,7 +14,7 @@ namespace sluice {
 class LookaheadTrial {
  public:
   static constexpr uint32_t kBlockTokens = 4, kBlocks = 6;  // off, on, off, on, ...
-  static constexpr uint32_t kKeepTokens = 232;  // a trial costs a tenth of the tokens
+  static constexpr uint32_t kKeepTokens = 232;              // a trial costs a tenth of the tokens
 
   // Whether the next token should read ahead.
   bool on() const;

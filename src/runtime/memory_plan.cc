@@ -76,6 +76,7 @@ class Planner {
   uint64_t SizedBytes(const Sizes& s) const;  // activations, chunk, logits
   uint64_t FixedBytes(const Sizes& s) const;
   uint64_t PagesBytes(uint32_t context) const;
+  uint32_t PagesFor(uint32_t context) const;
   uint64_t SlabBytesMax() const;
   ExpertPlan ExpertSizes(const Sizes& s) const;
   uint64_t FloorBytes(uint32_t context) const;
@@ -169,7 +170,12 @@ void Planner::PrepareExperts() {
 }
 
 uint64_t Planner::PagesBytes(uint32_t context) const {
-  return (context + kKvPageTokens - 1) / kKvPageTokens * base_.kv.page_bytes;
+  return PagesFor(context) * base_.kv.page_bytes;
+}
+
+// One more than the context: a page that others share is copied before it is written.
+uint32_t Planner::PagesFor(uint32_t context) const {
+  return base_.kv.page_bytes == 0 ? 0 : (context + kKvPageTokens - 1) / kKvPageTokens + 1;
 }
 
 ExpertPlan Planner::ExpertSizes(const Sizes& s) const {
@@ -263,7 +269,7 @@ bool Planner::Fit(const Sizes& s, MemoryPlan* plan) const {
   plan->chunk = s.chunk;
   plan->tile = s.tile;
   plan->logits_rows = s.logits_rows;
-  plan->pages = (in_.context + kKvPageTokens - 1) / kKvPageTokens;
+  plan->pages = PagesFor(in_.context);
   plan->activation_bytes = SizedBytes(s);
   plan->experts = ExpertSizes(s);
   plan->layer_pinned.assign(map_.layers.size(), 0);
@@ -373,7 +379,8 @@ void Planner::Describe(MemoryPlan* plan) const {
   t.head_pinned = plan->head_pinned;
   t.read_ahead = plan->ring_slots > 0 ? plan->ring_slots - 1 : 0;
   t.kv_bytes_per_token = plan->kv.bytes_per_token();
-  t.kv_bytes = plan->pages * plan->kv.page_bytes;
+  const uint32_t pages = plan->pages > 0 ? plan->pages - 1 : 0;
+  t.kv_bytes = pages * plan->kv.page_bytes;
   t.state_bytes = plan->state.floats * 4;
   static constexpr std::array<const char*, 4> kFormatNames = {"f32", "f16", "q8", "k8v4"};
   t.kv_format = kFormatNames[static_cast<size_t>(in_.kv)];
@@ -404,8 +411,10 @@ void Planner::Describe(MemoryPlan* plan) const {
   line("expert ring", plan->experts.ring * plan->experts.slot_bytes + plan->experts.staging_bytes,
        fmt::format("{} transient", plan->experts.ring));
   line("kv", t.kv_bytes,
-       fmt::format("{} tokens, {}, {} B each", plan->pages * kKvPageTokens, t.kv_format,
+       fmt::format("{} tokens, {}, {} B each", pages * kKvPageTokens, t.kv_format,
                    t.kv_bytes_per_token));
+  line("kv spare", plan->pages > 0 ? plan->kv.page_bytes : 0,
+       "one page, for copies of shared ones");
   line("state", t.state_bytes, "recurrent layers");
   line("activations", plan->activation_bytes + plan->embed_buffers * plan->embed_buffer_bytes,
        fmt::format("prefill chunk {}, tile {}, logits", plan->chunk, plan->tile));

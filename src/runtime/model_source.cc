@@ -28,8 +28,9 @@ Result<ModelSource> OpenModelSource(const std::string& path, bool need_weights) 
 }
 
 Result<ModelMap> BindSource(ModelSource* source) {
-  Result<ModelMap> map = source->gguf ? BindGguf(std::move(*source->gguf), source->name)
-                                      : BindHf(std::move(*source->folder));
+  Result<ModelMap> map = source->gguf
+                             ? BindGguf(std::move(*source->gguf), source->name, source->rope)
+                             : BindHf(std::move(*source->folder), source->rope);
   if (!map.ok()) return map.status();
   if (FindPage(map->config.arch) == nullptr) {
     return Status(Code::kBadModel,

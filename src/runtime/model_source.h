@@ -20,6 +20,7 @@ struct ModelSource {
   std::string path, name;
   std::optional<GgufFileSet> gguf;
   std::optional<HfFolder> folder;
+  RopeOverride rope;  // instead of what the file says of positions
 };
 
 Result<ModelSource> OpenModelSource(const std::string& path, bool need_weights);

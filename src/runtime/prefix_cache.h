@@ -1,10 +1,10 @@
 // PrefixCache: the KV pages in memory, by the text they hold, so that timelines can share them.
 //
-// Contract: owned by the engine's step thread. An entry is a page, the tokens it holds (64, or fewer
-// for the last page of a timeline that ended) and the key of the prefix before it; the cache holds one
-// reference of the page, so that it outlives its timeline and nobody writes into it (writers copy
-// first). When the pool runs dry FreeOne gives back the page used longest ago that nobody else holds.
-// No allocation after construction; at most one entry per page of the pool.
+// Contract: owned by the engine's step thread. An entry is a page, the tokens it holds (64, or
+// fewer for the last page of a timeline that ended) and the key of the prefix before it; the cache
+// holds one reference of the page, so that it outlives its timeline and nobody writes into it
+// (writers copy first). When the pool runs dry FreeOne gives back the page used longest ago that
+// nobody else holds. No allocation after construction; at most one entry per page of the pool.
 #pragma once
 
 #include <array>

@@ -1,24 +1,34 @@
 // Sequence: the memory of one timeline: its tokens, KV pages and recurrent state.
 //
-// Contract: owner-thread only. Pages come from the engine's pool and go back on destruction or
-// Clear. length() counts tokens whose state is complete; pages beyond it may hold leftovers of a
-// failed step and are overwritten. Recurrent state has no past: after a failed or cancelled step,
-// or a cut, it is marked stale and the next step recomputes the timeline from its start.
+// Contract: the engine's step thread only. Pages come from the engine's pool, are shared with other
+// timelines that begin with the same text and copied before they are written; they go back on
+// destruction, which leaves what they hold in the prefix cache. length() counts tokens whose state
+// is complete; rows beyond it may hold leftovers of a failed step and are overwritten. Recurrent
+// state has no past: after a failed step or a cut it is stale, and the next step goes on from the
+// newest checkpoint before the cut (or from the start: slow, but never wrong).
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "model/tile.h"
+#include "runtime/prefix_cache.h"
+#include "runtime/prefix_store.h"
 #include "sluice/types.h"
 
 namespace sluice {
 
-// The KV pages and state slots of an engine, placed in arenas at open.
+// What the timelines of an engine share.
 struct SequencePool {
-  std::vector<uint8_t*> free_pages;
+  KvPagePool* pages = nullptr;  // null: no attention layer
   std::vector<float*> free_states;
-  uint64_t page_bytes = 0, state_floats = 0;
+  uint64_t state_floats = 0;
+  PrefixCache* cache = nullptr;  // null exactly when pages is
+  PrefixStore* store = nullptr;  // null: nothing is kept on flash
+  PrefixKey root;
 };
 
 class Sequence {
@@ -28,10 +38,28 @@ class Sequence {
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
-  // Pages for positions [0, tokens); false when the pool is empty.
-  bool Reserve(uint32_t tokens);
+  // Pages of this timeline's own for positions [length, tokens); kContextFull when the pool is
+  // empty.
+  Status Reserve(uint32_t tokens);
   void Cut(uint32_t n);  // keeps the first n tokens
-  void ClearState();     // zero recurrence, position 0
+  // A step failed: its tokens never were.
+  void Undo(uint32_t n);
+  // Makes the timeline the longest beginning of ids, shorter than ids, whose state is known: its
+  // own, that of another timeline, or what flash has. Returns its length.
+  uint32_t Align(std::span<const TokenId> ids);
+  // For a stale state: loads the newest checkpoint at or before length() and returns where it
+  // stands; 0 after clearing.
+  uint32_t RestoreState();
+  // Offers what is complete to other timelines.
+  void Share();
+  // This length is worth a checkpoint (the end of a system prompt). Beyond length(): when it is
+  // reached.
+  void Mark(uint32_t tokens);
+  // Writes to flash what is not there: full pages, and checkpoints at the marks that need no state.
+  // Errors are for the log.
+  Status Keep();
+  // A checkpoint of the recurrent state as it stands.
+  Status KeepState();
 
   const SequenceView& view() const { return view_; }
   std::vector<TokenId>& tokens() { return tokens_; }
@@ -40,14 +68,44 @@ class Sequence {
   uint32_t context() const { return context_; }
   bool recurrent() const { return pool_->state_floats > 0; }
   bool has_state() const { return pool_->state_floats == 0 || state_ != nullptr; }
+  const std::vector<uint32_t>& marks() const { return marks_; }
+  PrefixStore* store() const { return pool_->store; }
+  // The name of the first n tokens, n <= length().
+  PrefixKey KeyAt(uint32_t n);
+  // Page `index` as bytes, for a checkpoint.
+  ByteSpan PageBytes(uint32_t index) const;
+  // A checkpoint of the first n tokens, to be filled by the caller; store() is not null.
+  Result<std::unique_ptr<CheckpointWriter>> Begin(uint32_t n);
   bool state_stale = false;
 
  private:
+  struct Found {
+    uint32_t tokens = 0;
+    bool checkpoint = false;  // on flash, exactly there
+    PrefixCache::Match tail;  // in memory: the page of the last tokens % 64
+  };
+  void ClearState();
+  void ShowPages();
+  bool MakeRoom(uint32_t pages);
+  void ChainTo(std::span<const TokenId> ids, uint32_t pages);
+  uint32_t KnownPages(std::span<const TokenId> ids, uint32_t common, uint32_t limit);
+  Found FindBest(std::span<const TokenId> ids, uint32_t live, uint32_t pages, uint32_t limit);
+  Found FindCheckpoint(std::span<const TokenId> ids, uint32_t above, uint32_t limit);
+  // Returns how far it came: found.tokens, or fewer when flash did not hold what it promised.
+  uint32_t Load(std::span<const TokenId> ids, const Found& found);
+  bool LoadPage(std::span<const TokenId> ids, uint32_t index);
+  bool LoadTail(std::span<const TokenId> ids, const Found& found);
+  bool LoadState(uint32_t n);
+  MutableByteSpan StateBytes() const;
+
   SequencePool* pool_;
   uint32_t context_;
   std::vector<TokenId> tokens_;
-  std::vector<uint8_t*> pages_;
-  uint32_t pages_used_ = 0;
+  std::optional<KvPageTable> table_;  // none without attention layers
+  std::vector<uint8_t*> pointers_;    // what the kernels see
+  std::vector<PrefixKey> keys_;       // [i]: of the first i pages of the chain at hand
+  std::vector<uint32_t> marks_;
+  uint32_t shared_pages_ = 0, kept_pages_ = 0;  // full pages offered, written
   float* state_ = nullptr;
   SequenceView view_;
 };

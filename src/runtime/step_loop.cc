@@ -44,6 +44,7 @@ StepLoop::StepLoop(const Context& context)
             (context.plan->act_formats & ActBuffer::kTwoPlanes) != 0),
       forward_(context.map->config, context.plan->kv, context.plan->state, &exec_, &buffers_,
                &moe_),
+      snapshots_(&context.plan->state),
       hash_(std::make_unique<Hash>()) {}
 
 StepLoop::~StepLoop() = default;
@@ -123,16 +124,9 @@ Status StepLoop::Run(const Request& r) {
                   "", "raise --ctx or shorten the text");
   }
   if (!s.has_state()) return Status(Code::kBudget, "no recurrent state left for another session");
-  if (!s.Reserve(before + static_cast<uint32_t>(r.ids.size()))) {
-    return Status(Code::kContextFull,
-                  "the KV pages of this engine are all in use by other sessions");
-  }
-  // A stale recurrence is recomputed from the start of the timeline: slow, but never wrong.
-  uint32_t done = before;
-  if (s.state_stale) {
-    s.ClearState();
-    done = 0;
-  }
+  SLUICE_TRY(s.Reserve(before + static_cast<uint32_t>(r.ids.size())));
+  // A stale recurrence is recomputed from the newest checkpoint.
+  uint32_t done = s.state_stale ? s.RestoreState() : before;
   s.tokens().insert(s.tokens().end(), r.ids.begin(), r.ids.end());
   const uint32_t total = s.length();
   Status status;
@@ -145,10 +139,12 @@ Status StepLoop::Run(const Request& r) {
                       done + rows == total);
     done += rows;
   }
-  if (!status.ok()) {
-    s.tokens().resize(before);
-    if (s.recurrent()) s.state_stale = true;
+  if (status.ok()) {
+    s.Share();
+    return {};
   }
+  snapshots_.Abort();
+  s.Undo(before);
   return status;
 }
 
@@ -161,7 +157,10 @@ Status StepLoop::RunChunk(const Request& r, std::span<const TokenId> ids, uint32
   if (c_.experts != nullptr) c_.experts->BeginStep(rows);
   SLUICE_TRY(Embed(ids));
   PrepareRows(r.sequence, first_pos, rows);
+  const bool prompt_ends = last && r.ids.size() > 1;
+  snapshots_.Begin(r.sequence, first_pos, rows, prompt_ends);
   SLUICE_TRY(Layers(first_pos, rows, r.cancel));
+  snapshots_.Commit();
   if (c_.experts != nullptr) c_.experts->EndStep();
   if (!last && !every) return {};
   return Logits(r, rows, every ? first_pos - before : 0, last);
@@ -176,10 +175,12 @@ Status StepLoop::Layers(uint32_t first_pos, uint32_t rows, const std::atomic<boo
     const uint64_t start = NowNanos();
     SLUICE_TRY(c_.stream->Acquire(layer));
     const LayerWeights& w = c_.stream->layer(layer);
-    for (uint32_t row = 0; row < rows; row += tile) {
-      forward_.t = TileAt(row, std::min(tile, rows - row));
+    for (uint32_t row = 0; row < rows;) {
+      forward_.t = TileAt(row, snapshots_.TileRows(row, std::min(tile, rows - row)));
       page_->mix(forward_, w);
       page_->feed(forward_, w);
+      row += forward_.t.rows;
+      snapshots_.Passed(layer, row);
     }
     if (c.IsMoeLayer(layer)) {
       if (c_.experts == nullptr) return Status(Code::kFailed, "no expert store");

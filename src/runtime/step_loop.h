@@ -20,6 +20,7 @@
 #include "model/rope.h"
 #include "runtime/memory_plan.h"
 #include "runtime/sequence.h"
+#include "runtime/snapshots.h"
 #include "runtime/timeline.h"
 #include "runtime/weight_stream.h"
 #include "sluice/types.h"
@@ -116,6 +117,7 @@ class StepLoop {
     double start_s = 0;
   } shown_;
   uint64_t embed_stall_ns_ = 0;
+  Snapshots snapshots_;
   std::unique_ptr<Hash> hash_;
 };
 

@@ -1,0 +1,207 @@
+// Nothing is computed twice, and what is found again is what would have been computed: prompts,
+// turns, edits and restarts on dense, mixture and hybrid models give the bits of a fresh run.
+#include <filesystem>
+
+#include "sluice/engine.h"
+#include "sluice/session.h"
+#include "tests/golden/golden_data.h"
+
+namespace sluice {
+namespace {
+
+std::vector<TokenId> Text(uint32_t n, uint32_t vocab, uint32_t seed) {
+  std::vector<TokenId> ids(n);
+  for (uint32_t i = 0; i < n; ++i)
+    ids[i] = static_cast<TokenId>((i * 7919u + seed * 104729u + 13u) % vocab);
+  return ids;
+}
+
+std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+struct Kind {
+  const char* name;
+  bool recurrent;
+};
+
+class PrefixGate : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    path_ = (golden::SharedDir() / "golden" / GetParam().name / "model.gguf").string();
+    if (!std::filesystem::exists(path_)) GTEST_SKIP() << "SKIP: no golden data at " << path_;
+    std::string name = testing::TempDir() + "sluice-prefix-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    state_ = name;
+  }
+  void TearDown() override {
+    if (!state_.empty()) std::filesystem::remove_all(state_);
+  }
+  std::unique_ptr<Engine> Open(bool stored, KvType kv = KvType::kAuto) {
+    EngineOptions options;
+    options.need_text = false;
+    options.threads = 2;
+    options.context = 768;
+    options.budget_bytes = uint64_t{1} << 30;
+    options.kv = kv;
+    options.scratch_dir = state_;
+    if (stored) options.state_dir = state_;
+    Result<std::unique_ptr<Engine>> engine = Engine::Open(path_, options);
+    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+    return engine.ok() ? std::move(*engine) : nullptr;
+  }
+  // The logits after ids, and how many of them were found; -1 after an error.
+  int64_t Ask(Session* session, const std::vector<TokenId>& ids, std::vector<float>* logits) {
+    const uint32_t kept = session->Align(ids);
+    const Status status = session->Append(std::span<const TokenId>(ids).subspan(kept));
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_EQ(session->length(), ids.size());
+    logits->assign(session->logits().begin(), session->logits().end());
+    return status.ok() ? kept : -1;
+  }
+  std::vector<float> Fresh(const std::vector<TokenId>& ids) {
+    const auto engine = Open(false);
+    const auto session = Session::Create(engine.get());
+    std::vector<float> logits;
+    EXPECT_EQ(Ask(session->get(), ids, &logits), 0);
+    return logits;
+  }
+  // Beyond the shared beginning (of 300 tokens): exactly there for marks, token by token in memory.
+  std::string path_, state_;
+};
+
+TEST_P(PrefixGate, ASecondTextWithTheSameBeginningInOneProcess) {
+  const auto engine = Open(false);
+  const uint32_t vocab = engine->vocab_size();
+  const auto system = Text(300, vocab, 1);
+  const auto a = Join(system, Text(40, vocab, 2)), b = Join(system, Text(30, vocab, 3));
+  std::vector<float> logits;
+  {
+    const auto first = Session::Create(engine.get());
+    (*first)->Mark(300);
+    EXPECT_EQ(Ask(first->get(), a, &logits), 0);
+    for (TokenId id = 1; id < 20; ++id) ASSERT_TRUE((*first)->Append({&id, 1}).ok());
+  }
+  const auto second = Session::Create(engine.get());
+  EXPECT_EQ(Ask(second->get(), b, &logits), 300);
+  EXPECT_EQ(logits, Fresh(b));
+}
+
+TEST_P(PrefixGate, TwoTimelinesAtOnceShareAndDoNotDisturbEachOther) {
+  if (GetParam().recurrent) GTEST_SKIP() << "a hybrid engine holds one timeline";
+  const auto engine = Open(false);
+  const uint32_t vocab = engine->vocab_size();
+  const auto system = Text(200, vocab, 1);
+  const auto a = Join(system, Text(20, vocab, 2)), b = Join(system, Text(20, vocab, 3));
+  const auto one = Session::Create(engine.get()), two = Session::Create(engine.get());
+  std::vector<float> logits;
+  EXPECT_EQ(Ask(one->get(), a, &logits), 0);
+  EXPECT_EQ(Ask(two->get(), b, &logits), 192) << "whole pages of a timeline that goes on";
+  EXPECT_EQ(logits, Fresh(b));
+  const auto longer = Join(a, Text(60, vocab, 5));
+  EXPECT_EQ(Ask(one->get(), longer, &logits), 220);
+  EXPECT_EQ(logits, Fresh(longer));
+  // Cut into the middle of a shared page and write there: the other must not see it.
+  const auto other = Join(Text(100, vocab, 1), Text(50, vocab, 7));
+  EXPECT_EQ(Ask(two->get(), other, &logits), 100);
+  EXPECT_EQ(logits, Fresh(other));
+  const auto more = Join(longer, Text(9, vocab, 8));
+  EXPECT_EQ(Ask(one->get(), more, &logits), 280);
+  EXPECT_EQ(logits, Fresh(more));
+}
+
+TEST_P(PrefixGate, ARestartFindsItOnFlash) {
+  std::vector<TokenId> a, b;
+  std::vector<float> logits;
+  {
+    const auto engine = Open(true);
+    const uint32_t vocab = engine->vocab_size();
+    const auto system = Text(300, vocab, 1);
+    a = Join(system, Text(40, vocab, 2));
+    b = Join(system, Text(30, vocab, 3));
+    const auto session = Session::Create(engine.get());
+    (*session)->Mark(300);
+    EXPECT_EQ(Ask(session->get(), a, &logits), 0);
+    (*session)->Keep(/*with_state=*/true);
+  }
+  const auto engine = Open(true);
+  const auto session = Session::Create(engine.get());
+  EXPECT_EQ(Ask(session->get(), b, &logits), 300);
+  EXPECT_EQ(logits, Fresh(b));
+  // And the whole of the first text, which went on to its end.
+  const auto on = Join(a, {1, 2, 3});
+  EXPECT_EQ(Ask(session->get(), on, &logits), GetParam().recurrent ? 340 : 320);
+  EXPECT_EQ(logits, Fresh(on));
+}
+
+TEST_P(PrefixGate, TurnsComputeOnlyWhatIsNewAndEditsGoBackToASnapshot) {
+  const auto engine = Open(false);
+  const uint32_t vocab = engine->vocab_size();
+  const auto session = Session::Create(engine.get());
+  std::vector<float> logits;
+  const auto turn1 = Text(150, vocab, 1);
+  EXPECT_EQ(Ask(session->get(), turn1, &logits), 0);
+  const auto turn2 = Join(turn1, Text(33, vocab, 2));
+  EXPECT_EQ(Ask(session->get(), turn2, &logits), 150);
+  EXPECT_EQ(logits, Fresh(turn2));
+  const auto turn3 = Join(turn2, Text(20, vocab, 3));
+  EXPECT_EQ(Ask(session->get(), turn3, &logits), 183);
+  const auto edited = Join(turn2, Text(25, vocab, 4));
+  EXPECT_EQ(Ask(session->get(), edited, &logits), 183);
+  EXPECT_EQ(logits, Fresh(edited));
+  const auto shorter = std::vector<TokenId>(turn2.begin(), turn2.begin() + 170);
+  EXPECT_EQ(Ask(session->get(), shorter, &logits), GetParam().recurrent ? 150 : 169);
+  EXPECT_EQ(logits, Fresh(shorter));
+}
+
+TEST_P(PrefixGate, ACutTimelineGoesOnFromTheNewestSnapshot) {
+  const auto engine = Open(false);
+  const uint32_t vocab = engine->vocab_size();
+  const auto session = Session::Create(engine.get());
+  const auto text = Text(200, vocab, 1);
+  ASSERT_TRUE((*session)->Append(text).ok());
+  const auto more = Text(50, vocab, 2);
+  ASSERT_TRUE((*session)->Append(more).ok());
+  EXPECT_EQ((*session)->Rewind(220), 220u);
+  const TokenId id = 5;
+  ASSERT_TRUE((*session)->Append({&id, 1}).ok());
+  const std::vector<float> logits((*session)->logits().begin(), (*session)->logits().end());
+  auto whole = Join(text, more);
+  whole.resize(220);
+  whole.push_back(5);
+  EXPECT_EQ(logits, Fresh(whole));
+}
+
+TEST_P(PrefixGate, DamagedEntriesCostTimeOnly) {
+  std::vector<TokenId> a;
+  std::vector<float> logits;
+  {
+    const auto engine = Open(true);
+    a = Text(340, engine->vocab_size(), 1);
+    const auto session = Session::Create(engine.get());
+    (*session)->Mark(300);
+    EXPECT_EQ(Ask(session->get(), a, &logits), 0);
+    (*session)->Keep(true);
+  }
+  const std::vector<float> good = logits;
+  int n = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(state_ + "/prefix")) {
+    if (!entry.is_regular_file() || ++n % 2 == 0) continue;
+    std::filesystem::resize_file(entry.path(), std::filesystem::file_size(entry.path()) - 1);
+  }
+  ASSERT_GT(n, 2);
+  const auto engine = Open(true);
+  const auto session = Session::Create(engine.get());
+  EXPECT_LT(Ask(session->get(), a, &logits), 340);
+  EXPECT_EQ(logits, good);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PrefixGate,
+                         testing::Values(Kind{"qwen3", false}, Kind{"qwen3_moe", false},
+                                         Kind{"gemma3", false}, Kind{"deepseek_v2", false},
+                                         Kind{"qwen3_next", true}, Kind{"qwen3_5_moe", true}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace sluice
