@@ -46,6 +46,11 @@ struct GenerateResult {
 Result<GenerateResult> Generate(Session* session, std::span<const TokenId> prompt,
                                 const GenerateOptions& options);
 
+// Conversations with one system prompt begin alike: marks where the first question makes a
+// difference (asked of the template itself, with two questions), so that the next one begins there.
+// Does nothing when the timeline has begun or the template refuses.
+void MarkSystemPrompt(Session* session, const std::string& system, const RenderOptions& render);
+
 // Adds DRY sequence breakers given as text ("\n", ":"): every token that contains the text breaks a
 // repetition, and so does a token that ends with its beginning when the tokens of the rest follow.
 void AddDryBreakers(const TextModel& text, const std::vector<std::string>& breakers,

@@ -91,7 +91,13 @@ Result<GenerateResult> Chat::Impl::Call(const GenerateOptions& options,
   call.summarise = [&](std::span<const TokenId> prompt, int64_t tokens_max) {
     return Greedy(prompt, tokens_max, options.cancel);
   };
-  return run(call);
+  MarkSystemPrompt(session, core.state().system, render);
+  Result<GenerateResult> result = run(call);
+  if (result.ok()) {
+    session->Mark(session->length());
+    session->Keep(/*with_state=*/true);
+  }
+  return result;
 }
 
 Result<GenerateResult> Chat::Ask(const std::string& user, const GenerateOptions& options,

@@ -1,6 +1,9 @@
 // The public Sampler and Generate: thin adapters on Session and Tokenizer.
 #include "sluice/generate.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "api/generate_parts.h"
 
 namespace sluice {
@@ -27,6 +30,21 @@ Result<GenerateResult> Generate(Session* session, std::span<const TokenId> promp
       GenerateFrom(&source, prompt, bos, &parts.generation, options.cancel);
   if (result.ok()) session->Keep(/*with_state=*/false);
   return result;
+}
+
+void MarkSystemPrompt(Session* session, const std::string& system, const RenderOptions& render) {
+  const TextModel* text = session->engine().text();
+  if (text == nullptr || system.empty() || session->length() > 0) return;
+  const auto ask = [&](const char* question) {
+    const nlohmann::json messages = {{{"role", "system"}, {"content", system}},
+                                     {{"role", "user"}, {"content", question}}};
+    return text->RenderIds(messages.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                           render);
+  };
+  const Result<std::vector<TokenId>> one = ask("1"), other = ask("One?");
+  if (!one.ok() || !other.ok()) return;  // the question itself will say why
+  const auto differs = std::mismatch(one->begin(), one->end(), other->begin(), other->end()).first;
+  session->Mark(static_cast<uint32_t>(differs - one->begin()));
 }
 
 }  // namespace sluice

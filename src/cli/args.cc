@@ -157,6 +157,12 @@ void Args::Positional(const std::string& name, std::string* out, bool required,
   if (required) impl_->required.push_back({name, out});
 }
 
+void Args::Positionals(const std::string& name, std::vector<std::string>* out,
+                       const std::string& help) {
+  impl_->app.add_option_function<std::vector<std::string>>(
+      name, [out](const std::vector<std::string>& values) { *out = values; }, help);
+}
+
 void Args::Flag(const std::string& names, bool* out, const std::string& help) {
   CLI::Option* option = impl_->app.add_flag_function(
       names, [out](int64_t count) { *out = count > 0; }, help);

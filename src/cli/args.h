@@ -31,6 +31,8 @@ class Args {
   void Group(std::string title) { group_ = std::move(title); }
   void Positional(const std::string& name, std::string* out, bool required,
                   const std::string& help);
+  // Whatever words are left; after the other positionals.
+  void Positionals(const std::string& name, std::vector<std::string>* out, const std::string& help);
   // names as CLI11 wants them: "-c,--ctx".
   void Flag(const std::string& names, bool* out, const std::string& help);
   void Text(const std::string& names, std::optional<std::string>* out, const std::string& help);

@@ -21,8 +21,14 @@ constexpr const char* kHelp =
     "  /system [TEXT]    set the system text for the next answer (none: remove it)\n"
     "  /set NAME VALUE   temp, top-k, top-p, min-p, typical-p, repeat-penalty,\n"
     "                    presence-penalty, frequency-penalty, seed, n\n"
+    "  /continue         go on with an answer that was cut\n"
+    "  /context-full [stop|drop|summarise]\n"
+    "                    when the context is full: refuse, drop the oldest turns, or have the\n"
+    "                    model sum them up (none: show)\n"
+    "  /save [FILE]      keep the chat in a session file (none: that of --session);\n"
+    "                    FILE.json: the conversation as JSON\n"
+    "  /load FILE        go on with the chat of a session file\n"
     "  /stats            speed, disk traffic and memory so far\n"
-    "  /save FILE        write the conversation as JSON\n"
     "  /quit             leave (also Ctrl-D, or Ctrl-C twice)\n"
     "  A line that ends in \\ goes on in the next one; \"\"\" opens and closes a block.\n"
     "  Ctrl-C stops an answer.\n";
@@ -68,11 +74,8 @@ Status Set(const std::string& name, const std::string& value, GenerateOptions* o
 
 class Repl {
  public:
-  Repl(Engine* engine, Session* session, ChatSettings settings)
-      : engine_(engine), settings_(std::move(settings)), chat_(engine, session) {
-    chat_.SetSystem(settings_.system);
-    chat_.SetContextFull(settings_.context_full);
-    chat_.SetTemplateOptions(settings_.render);
+  Repl(Engine* engine, Chat* chat, ChatSettings settings)
+      : engine_(engine), settings_(std::move(settings)), chat_(*chat) {
     settings_.generate.cancel = CancelFlag();
     settings_.generate.on_text = [this](std::string_view text) {
       ClearProgressBar();
@@ -83,6 +86,7 @@ class Repl {
 
   Status Loop() {
     Tell(Dim("/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves.") + "\n");
+    if (settings_.resumed) TellResumed(settings_.session_path);
     bool interrupted = false;
     std::string message;
     while (!done_ && !TerminateRequested()) {
@@ -100,15 +104,36 @@ class Repl {
       SLUICE_TRY(output_);
       if (!status.ok()) Fail(status);
     }
-    return Status();
+    return saved_ever_ ? Status() : KeepSession();  // a new chat without a turn, a full disk
   }
 
  private:
+  void TellResumed(const std::string& path) {
+    Tell(Dim(fmt::format(
+             "{}: {} turns so far.{}", path, chat_.turns(),
+             chat_.can_continue() ? " The last answer was cut; /continue goes on." : "")) +
+         "\n");
+  }
+
+  // To the file of --session, if there is one; a failure is told and the chat goes on.
+  Status KeepSession() {
+    if (settings_.session_path.empty()) return Status();
+    saved_ = chat_.Save(settings_.session_path, settings_.generate);
+    saved_ever_ = saved_.ok();
+    return saved_;
+  }
+
   Status Answer(const std::string& message) {
+    return Show([&] { return chat_.Ask(message, settings_.generate, Notice); });
+  }
+
+  template <typename Call>
+  Status Show(const Call& call) {
     const WorkScope work;
-    Result<GenerateResult> result = chat_.Ask(message, settings_.generate, Notice);
+    Result<GenerateResult> result = call();
     ClearProgressBar();
     if (!result.ok()) return result.status();
+    const Status kept = KeepSession();
     if (!result->text.empty() && !result->text.ends_with('\n')) SLUICE_TRY(Out("\n"));
     if (result->finish_reason == "cancelled") Tell(Dim("(stopped)") + "\n");
     if (result->finish_reason == "length") Tell(Dim("(cut at the token limit)") + "\n");
@@ -117,7 +142,7 @@ class Repl {
           fmt::format("the context of {} tokens is full: the answer ends here; /clear makes room",
                       engine_->context()));
     }
-    return Status();
+    return kept;
   }
 
   Status Command(const std::string& line) {
@@ -130,26 +155,64 @@ class Repl {
       Tell(kHelp);
     } else if (name == "/clear") {
       chat_.Clear();
+      return KeepSession();
     } else if (name == "/undo") {
       if (!chat_.Undo()) return Status(Code::kUsage, "there is nothing to undo");
+      return KeepSession();
     } else if (name == "/system") {
       chat_.SetSystem(rest);
+      return KeepSession();
+    } else if (name == "/continue") {
+      return Show([&] { return chat_.Continue(settings_.generate, Notice); });
+    } else if (name == "/context-full") {
+      return SetContextFull(rest);
     } else if (name == "/stats") {
       Tell(StatsTable(engine_->plan(), engine_->stats()));
     } else if (name == "/save") {
       return Save(rest);
+    } else if (name == "/load") {
+      return Load(rest);
     } else if (name == "/set") {
       const size_t cut = rest.find(' ');
       if (cut == std::string::npos) return Status(Code::kUsage, "want /set NAME VALUE");
-      return Set(rest.substr(0, cut), rest.substr(cut + 1), &settings_.generate);
+      SLUICE_TRY(Set(rest.substr(0, cut), rest.substr(cut + 1), &settings_.generate));
+      return KeepSession();
     } else {
       return Status(Code::kUsage, fmt::format("unknown command {}", name), "", "see /help");
     }
     return Status();
   }
 
+  Status SetContextFull(const std::string& name) {
+    const char* const kNames[] = {"stop", "drop", "summarise"};
+    if (name.empty()) {
+      Tell(fmt::format("  {}\n", kNames[static_cast<int>(chat_.context_full())]));
+      return Status();
+    }
+    for (int i = 0; i < 3; ++i) {
+      if (name != kNames[i]) continue;
+      chat_.SetContextFull(static_cast<ContextFull>(i));
+      return KeepSession();
+    }
+    return Status(Code::kUsage, "want /context-full stop, drop or summarise");
+  }
+
+  Status Load(const std::string& path) {
+    if (path.empty()) return Status(Code::kUsage, "want /load FILE");
+    SLUICE_TRY(chat_.Load(path, &settings_.generate));
+    TellResumed(path);
+    return KeepSession();
+  }
+
   Status Save(const std::string& path) {
-    if (path.empty()) return Status(Code::kUsage, "want /save FILE");
+    if (settings_.private_session) {
+      return Status(Code::kUsage, "this chat is private: nothing of it is stored");
+    }
+    if (path.empty()) {
+      if (!settings_.session_path.empty()) return KeepSession();
+      return Status(Code::kUsage, "want /save FILE", "", "or start with --session FILE");
+    }
+    if (!path.ends_with(".json")) return chat_.Save(path, settings_.generate);
     SLUICE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
     SLUICE_TRY(file.Write(chat_.HistoryJson() + "\n"));
     return file.Commit();
@@ -157,20 +220,20 @@ class Repl {
 
   Engine* engine_;
   ChatSettings settings_;
-  Chat chat_;
+  Chat& chat_;
   LineEditor editor_;
-  Status output_;
+  Status output_, saved_;
+  bool saved_ever_ = false;
   bool done_ = false;
 };
 
 }  // namespace
 
-Status RunChat(Engine* engine, ChatSettings settings) {
-  SLUICE_ASSIGN(const auto session, Session::Create(engine));
+Status RunChat(Engine* engine, Chat* chat, ChatSettings settings) {
   const bool stats = settings.stats;
-  SLUICE_TRY(Repl(engine, session.get(), std::move(settings)).Loop());
+  const Status status = Repl(engine, chat, std::move(settings)).Loop();
   if (stats) Tell(StatsTable(engine->plan(), engine->stats()));
-  return Status();
+  return status;
 }
 
 }  // namespace sluice::cli

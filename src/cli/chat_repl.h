@@ -13,13 +13,14 @@
 namespace sluice::cli {
 
 struct ChatSettings {
-  std::string system;
-  ContextFull context_full = ContextFull::kDrop;
-  RenderOptions render;
-  GenerateOptions generate;  // on_text and cancel are set by the chat
-  bool stats = false;        // print the summary at the end
+  GenerateOptions generate;      // on_text and cancel are set by the chat
+  bool stats = false;            // print the summary at the end
+  std::string session_path;      // saved there after each change and at the end; empty: not
+  bool resumed = false;          // it came from there
+  bool private_session = false;  // refuses to save
 };
 
-Status RunChat(Engine* engine, ChatSettings settings);
+// The error of the last attempt to save is the result, else ok.
+Status RunChat(Engine* engine, Chat* chat, ChatSettings settings);
 
 }  // namespace sluice::cli

@@ -9,6 +9,7 @@
 #include "cli/engine_args.h"
 #include "cli/files.h"
 #include "cli/interrupt.h"
+#include "cli/kernel_table.h"
 #include "cli/report.h"
 #include "cli/verbs.h"
 #include "sluice/session.h"
@@ -19,8 +20,8 @@ namespace {
 struct Options {
   std::string model;
   std::optional<std::string> ids_file;
-  uint32_t prompt_tokens = 128, decode = 32, repeat = 3;
-  bool json = false;
+  uint32_t prompt_tokens = 128, decode = 32, repeat = 3, seconds = 20;
+  bool json = false, kernels = false;
   EngineOptions engine;
 };
 
@@ -115,8 +116,19 @@ void Declare(Args* args, Options* o) {
             "length of a made-up prompt (default 128)");
   args->Int("--decode", &o->decode, 1, limits::kContextMax, "tokens to decode (default 32)");
   args->Int("--repeat", &o->repeat, 1, 1000, "runs; the medians count (default 3)");
+  args->Flag("--kernels", &o->kernels,
+             "each kernel on its own beside the best of the machine; needs no model");
+  args->Int("--seconds", &o->seconds, 1, 600, "time for --kernels (default 20)");
   args->Flag("--json", &o->json, "as JSON");
   AddEngineArgs(args, &o->engine);
+}
+
+Status BenchKernelsOnly(const Options& o) {
+  SLUICE_ASSIGN(const KernelBench bench,
+                BenchKernels({.isa = o.engine.isa,
+                              .threads = o.engine.threads,
+                              .seconds_max = static_cast<double>(o.seconds)}));
+  return Out(o.json ? Dump(KernelJson(bench)) + "\n" : KernelTable(bench));
 }
 
 }  // namespace
@@ -127,6 +139,7 @@ Status CmdBench(const VerbArgs& words) {
   Declare(&args, &o);
   SLUICE_TRY(args.Parse(words));
   if (args.help_requested()) return Out(args.Help());
+  if (o.kernels) return BenchKernelsOnly(o);
   SLUICE_ASSIGN(const std::string model, ModelOrDefault(o.model));
   const WorkScope work;
   o.engine.need_text = false;

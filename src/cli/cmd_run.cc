@@ -1,6 +1,8 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -17,10 +19,11 @@ namespace {
 
 struct Options {
   std::string model;
-  std::optional<std::string> model_option, prompt, file, ids, system;
+  std::optional<std::string> model_option, prompt, file, ids, system, session;
   bool raw = false, special = false, ignore_eos = false, stats = false, json = false;
-  int64_t max_tokens = -1;
-  ContextFull context_full = ContextFull::kDrop;
+  bool go_on = false;
+  std::optional<int64_t> max_tokens;
+  std::optional<ContextFull> context_full;
   std::vector<std::string> stops;
   RenderOptions render;
   SamplingArgs sampling;
@@ -43,14 +46,23 @@ void Declare(Args* args, Options* o) {
       "--set", "KEY=JSON",
       [o](const std::string& text) { return AddVariable(text, &o->render.extra_json); },
       "a template variable, such as enable_thinking=false; repeatable");
+  args->Text("--session", &o->session,
+             "keep the chat in this file and take it up again; a missing one begins a new chat");
+  args->Flag("--continue", &o->go_on, "with --session: go on with the answer that was cut");
   args->Group("Answer");
-  args->Int("-n,--predict", &o->max_tokens, -1, INT32_MAX, "tokens at most (-1: until it ends)");
+  args->Value(
+      "-n,--predict", "N",
+      [o](const std::string& text) -> Status {
+        SLUICE_ASSIGN(o->max_tokens, ParseInt(text, -1, INT32_MAX));
+        return Status();
+      },
+      "tokens at most (-1: until it ends)");
   args->Texts("--stop", &o->stops, "end before this text; repeatable");
   args->Flag("--ignore-eos", &o->ignore_eos, "never let the model end the answer");
   args->Choice(
-      "--context-full", "stop|drop",
-      [o](int i) { o->context_full = i == 0 ? ContextFull::kStop : ContextFull::kDrop; },
-      "in a chat: refuse, or drop the oldest turns (default)");
+      "--context-full", "stop|drop|summarise",
+      [o](int i) { o->context_full = static_cast<ContextFull>(i); },
+      "in a chat: refuse, drop the oldest turns (default), or have the model sum them up");
   args->Flag("--stats", &o->stats, "print speed, traffic and memory at the end");
   args->Flag("--json", &o->json, "one JSON object instead of text");
   AddSamplingArgs(args, &o->sampling);
@@ -65,7 +77,7 @@ Status NoTemplate(const std::string& model) {
 // The prompt's text, wherever it comes from; nullopt: chat at the terminal.
 Result<std::optional<std::string>> PromptText(const Options& o) {
   if (o.prompt) return o.prompt;
-  if (o.ids) return std::optional<std::string>("");
+  if (o.ids || o.go_on) return std::optional<std::string>("");
   if (!o.file && IsTerminal(STDIN_FILENO)) {
     if (IsTerminal(STDOUT_FILENO) && !o.json && !o.raw) return std::optional<std::string>();
     return Status(Code::kUsage, "no prompt", "",
@@ -117,7 +129,7 @@ Result<GenerateOptions> MakeGenerateOptions(const Options& o, const Engine& engi
   GenerateOptions g;
   SLUICE_ASSIGN(g.sampling, ResolveSampling(o.sampling, engine.generation_defaults_json(),
                                             engine.text(), engine.vocab_size()));
-  g.max_tokens = o.max_tokens;
+  g.max_tokens = o.max_tokens.value_or(-1);
   g.stops = o.stops;
   g.ignore_eog = o.ignore_eos;
   g.cancel = CancelFlag();
@@ -171,6 +183,7 @@ Status AnswerOnce(const Options& o, Engine* engine, const std::string& model,
     };
   }
   SLUICE_ASSIGN(const auto session, Session::Create(engine));
+  if (o.system && !o.raw && !o.ids) MarkSystemPrompt(session.get(), *o.system, o.render);
   const Result<GenerateResult> result = Generate(session.get(), prompt, generate);
   ClearProgressBar();
   SLUICE_TRY(output);
@@ -178,9 +191,75 @@ Status AnswerOnce(const Options& o, Engine* engine, const std::string& model,
   return Report(o, *engine, generate, *result, prompt);
 }
 
+// The chat of a session file, or a new one; flags go before what the file holds.
+Status BeginChat(const Options& o, const Engine& engine, Chat* chat, GenerateOptions* generate,
+                 bool* resumed) {
+  struct stat info {};
+  *resumed = o.session && (stat(o.session->c_str(), &info) == 0 || errno != ENOENT);
+  RenderOptions render = o.render;
+  if (*resumed) {
+    SLUICE_TRY(chat->Load(*o.session, generate));
+    SLUICE_ASSIGN(generate->sampling, OverrideSampling(o.sampling, std::move(generate->sampling),
+                                                       engine.text(), engine.vocab_size()));
+    if (o.max_tokens) generate->max_tokens = *o.max_tokens;
+    if (!o.stops.empty()) generate->stops = o.stops;
+    if (o.ignore_eos) generate->ignore_eog = true;
+    render = chat->template_options();
+    if (!o.render.extra_json.empty()) render.extra_json = o.render.extra_json;
+  } else {
+    SLUICE_ASSIGN(*generate, MakeGenerateOptions(o, engine));
+  }
+  generate->cancel = CancelFlag();
+  chat->SetTemplateOptions(render);
+  if (o.system) chat->SetSystem(*o.system);
+  if (o.context_full) chat->SetContextFull(*o.context_full);
+  return Status();
+}
+
+// One turn of a chat that is kept in a file.
+Status AnswerInSession(const Options& o, Engine* engine, const std::string& model,
+                       const std::string& text) {
+  if (!engine->text()->has_chat_template()) return NoTemplate(model);
+  SLUICE_ASSIGN(const auto session, Session::Create(engine));
+  Chat chat(engine, session.get());
+  GenerateOptions generate;
+  bool resumed = false;
+  SLUICE_TRY(BeginChat(o, *engine, &chat, &generate, &resumed));
+  Status output;
+  if (!o.json) {
+    generate.on_text = [&](std::string_view piece) {
+      ClearProgressBar();
+      if (output.ok()) output = Out(piece);
+      if (!output.ok()) CancelFlag()->store(true);
+    };
+  }
+  const Result<GenerateResult> result =
+      o.go_on ? chat.Continue(generate, Notice) : chat.Ask(text, generate, Notice);
+  ClearProgressBar();
+  if (!result.ok()) return result.status();
+  const Status saved = chat.Save(*o.session, generate);
+  SLUICE_TRY(output);
+  const std::vector<TokenId>& timeline = session->tokens();
+  const size_t prompt = std::min<size_t>(result->prompt_tokens, timeline.size());
+  const Status reported =
+      Report(o, *engine, generate, *result, {timeline.begin(), timeline.begin() + prompt});
+  if (reported.ok()) return saved;
+  if (!saved.ok()) Fail(saved);
+  return reported;
+}
+
 Status CheckCombination(const Options& o) {
   if (o.prompt.has_value() + o.file.has_value() + o.ids.has_value() > 1) {
     return Status(Code::kUsage, "give only one of -p, -f and --ids");
+  }
+  if (o.session && (o.raw || o.ids)) {
+    return Status(Code::kUsage, "--session keeps a chat", "", "drop --raw and --ids");
+  }
+  if (o.session && o.engine.private_session) {
+    return Status(Code::kUsage, "--private stores nothing, --session does", "", "give one of them");
+  }
+  if (o.go_on && (!o.session || o.prompt || o.file)) {
+    return Status(Code::kUsage, "--continue takes --session and no prompt");
   }
   if (o.model_option && !o.model.empty()) {
     return Status(Code::kUsage, "the model is given twice", "", "MODEL and -m are the same");
@@ -208,14 +287,20 @@ Status CmdRun(const VerbArgs& words) {
   if (prompt) {
     const WorkScope work;
     SLUICE_ASSIGN(const auto engine, OpenEngine(o, model));
+    if (o.session) return AnswerInSession(o, engine.get(), model, *prompt);
     return AnswerOnce(o, engine.get(), model, *prompt);
   }
   SLUICE_ASSIGN(const auto engine, Engine::Open(model, o.engine));
   ClearProgressBar();
   if (!engine->text()->has_chat_template()) return NoTemplate(model);
-  SLUICE_ASSIGN(GenerateOptions generate, MakeGenerateOptions(o, *engine));
-  return RunChat(engine.get(),
-                 {o.system.value_or(""), o.context_full, o.render, std::move(generate), o.stats});
+  SLUICE_ASSIGN(const auto session, Session::Create(engine.get()));
+  Chat chat(engine.get(), session.get());
+  ChatSettings settings;
+  SLUICE_TRY(BeginChat(o, *engine, &chat, &settings.generate, &settings.resumed));
+  settings.stats = o.stats;
+  settings.session_path = o.session.value_or("");
+  settings.private_session = o.engine.private_session;
+  return RunChat(engine.get(), &chat, std::move(settings));
 }
 
 }  // namespace sluice::cli

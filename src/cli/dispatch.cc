@@ -30,6 +30,7 @@ constexpr Verb kVerbs[] = {
     {"bench", "measure prefill and decode", CmdBench},
     {"forge", "a synthetic file of a real model's exact shape", CmdForge},
     {"simulate", "replay a routing trace over cache sizes and policies", CmdSimulate},
+    {"cache", "what is kept of prompts between runs", CmdCache},
 };
 
 std::string Help() {

@@ -207,6 +207,7 @@ ordered_json StatsJson(const Stats& s) {
           {"bound_fraction", Finite(s.bound_fraction)},
           {"logits_hash", s.logits_hash},
           {"isa", s.isa},
+          {"threads", s.threads},
           {"io", s.io},
           {"kv", s.kv},
           {"prefill_s", Finite(s.prefill_s)},

@@ -24,6 +24,7 @@ Status CmdLogits(const VerbArgs& args);
 Status CmdBench(const VerbArgs& args);
 Status CmdForge(const VerbArgs& args);
 Status CmdSimulate(const VerbArgs& args);
+Status CmdCache(const VerbArgs& args);
 
 // The whole program apart from main(): dispatch, help, exit code.
 int Main(int argc, char** argv);
