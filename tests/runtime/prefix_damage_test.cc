@@ -19,9 +19,8 @@ namespace {
 class PrefixDamageTest : public PrefixFolderTest {
  protected:
   // Thousands of small files: in memory where that is possible.
-  std::string Base() const override {
-    return access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : PrefixFolderTest::Base();
-  }
+  std::string Base() const override { return InMemory() ? "/dev/shm/" : PrefixFolderTest::Base(); }
+  static bool InMemory() { return access("/dev/shm", W_OK) == 0; }
   // Plants bytes as the entry at path and asks for it: it must not come back, and be deleted.
   template <typename Get>
   ::testing::AssertionResult Refused(PrefixStore* store, const std::string& path,
@@ -40,16 +39,14 @@ TEST_F(PrefixDamageTest, EveryFlippedByteAndEveryCutOfAPage) {
   const std::string path = Files().at(0), good = Read(path);
   ASSERT_EQ(good.size(), prefix_format::kAlignment + kTestPageBytes);
   const auto get = [&] { return GetPageOf(store.get(), 1); };
-  // All that means something; of the zeros that fill the head, some (the next test but one has
-  // all).
-  for (size_t at = 0;
-       at<good.size(); at += at> 600 && at < prefix_format::kAlignment - 20 ? 13 : 1) {
+  // On a disk, not all of the zeros that fill the head (NoFlipInAHeadIsParsed has them).
+  const size_t zeros_from = 600, zeros_to = prefix_format::kAlignment - 20;
+  for (size_t at = 0; at < good.size(); ++at) {
+    if (!InMemory() && at > zeros_from && at < zeros_to && at % 13 != 0) continue;
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ (1 << at % 8));
     ASSERT_TRUE(Refused(store.get(), path, bad, get)) << "byte " << at;
-    if (at % 2 == 0 || at + 200 > good.size()) {
-      ASSERT_TRUE(Refused(store.get(), path, good.substr(0, at), get)) << "cut at " << at;
-    }
+    ASSERT_TRUE(Refused(store.get(), path, good.substr(0, at), get)) << "cut at " << at;
   }
   ASSERT_TRUE(Refused(store.get(), path, good + '\0', get));
   Write(path, good);
