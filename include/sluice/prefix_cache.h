@@ -15,9 +15,6 @@
 
 namespace sluice {
 
-// What a store may hold when nobody says otherwise.
-constexpr uint64_t kPrefixCacheBytesDefault = uint64_t{4} << 30;
-
 struct PrefixCacheEntry {
   std::string name;
   std::string model, kv;    // empty when the entry cannot be read

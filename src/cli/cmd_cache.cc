@@ -8,6 +8,7 @@
 #include "cli/report.h"
 #include "cli/state_dir.h"
 #include "cli/verbs.h"
+#include "sluice/engine.h"
 #include "sluice/prefix_cache.h"
 
 namespace sluice::cli {
@@ -118,20 +119,20 @@ Status Stat(const Options& o) {
     pages += e.checkpoint ? 0 : 1;
   }
   const std::string dir = PrefixCacheDir(o.state_dir);
+  const uint64_t limit = EngineOptions().prefix_store_bytes;
   if (o.json) {
     return Out(Dump({{"dir", dir},
                      {"entries", entries.size()},
                      {"pages", pages},
                      {"states", entries.size() - pages},
                      {"bytes", bytes},
-                     {"limit_bytes", kPrefixCacheBytesDefault}}) +
+                     {"limit_bytes", limit}}) +
                "\n");
   }
-  return Out(
-      fmt::format("{}\n  entries  {} ({} pages, {} states)\n  bytes    {}\n  limit    {} "
-                  "(the default)\n",
-                  dir, entries.size(), pages, entries.size() - pages, FormatBytes(bytes),
-                  FormatBytes(kPrefixCacheBytesDefault)));
+  return Out(fmt::format(
+      "{}\n  entries  {} ({} pages, {} states)\n  bytes    {}\n  limit    {} "
+      "(the default)\n",
+      dir, entries.size(), pages, entries.size() - pages, FormatBytes(bytes), FormatBytes(limit)));
 }
 
 }  // namespace
