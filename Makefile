@@ -20,7 +20,7 @@ help:
 	@echo "make bench-35b     forge a 35B-class file, run it here and in llama.cpp (20 GB of disk)"
 	@echo "make format        clang-format over the tree"
 	@echo "make lint          clang-tidy and the tree's own checks"
-	@echo "make arm64         cross build, kernel tests under qemu"
+	@echo "make arm64         cross build, kernel tests under qemu as several processors"
 	@echo "make fuzz          each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make clean         remove build/"
 
@@ -43,7 +43,7 @@ test:
 bench: setup
 	@mkdir -p build
 	@$(call build,bench)
-	@for b in $$(find build/bench/bench -maxdepth 1 -type f -executable -name 'bench_*' 2>/dev/null); do echo "== $$b"; $$b || exit 1; done
+	@for b in $$(find build/bench/bench -maxdepth 1 -type f -executable -name '*_bench' 2>/dev/null); do echo "== $$b"; $$b || exit 1; done
 	build/bench/sluice bench "$${SLUICE_MODELS:-$$HOME/.cache/sluice}/SmolLM2-135M-Instruct.Q4_1.gguf" --budget 72M --prompt-tokens 128 --decode 64 --repeat 3
 
 bench-35b: build
@@ -66,6 +66,7 @@ lint:
 arm64:
 	@tools/setup --arm64 --no-model
 	@tools/arm64
+	@tools/x86_cpus || [ $$? = 77 ]
 
 fuzz:
 	@tools/setup --tests

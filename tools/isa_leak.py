@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Looks for instructions above the x86-64 baseline where they must not be.
+"""Looks for instructions above the baseline (x86-64, ARMv8.0) where they must not be.
 
   tools/isa_leak.py BUILD_DIR
 
-Only objects under src/kernels/{avx2,avxvnni,avx512,amx}/ are built for newer processors. Two leaks would crash an
-older one: an AVX instruction in any other object, and an inline function that such an object shares with
-another (the linker keeps one copy and may keep the one with AVX in it). Both are violations.
+Only objects under src/kernels/{avx2,avxvnni,avx512,amx,neon_dotprod,neon_i8mm}/ are built for newer processors.
+Two leaks would crash an older one: a newer instruction in any other object, and an inline function that such an
+object shares with another (the linker keeps one copy and may keep the newer one). Both are violations.
 """
 import collections
 import pathlib
@@ -13,9 +13,13 @@ import re
 import subprocess
 import sys
 
-ISA_FOLDER = re.compile(r"/kernels/(avx2|avxvnni|avx512|amx)/")
+ISA_FOLDER = re.compile(r"/kernels/(avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm)/")
 # VEX and EVEX mnemonics all begin with v; the few others that do are system instructions.
 AVX = re.compile(r"\t(?!verr|verw|vm(?:call|launch|resume|xoff|xon|read|write|clear|ptr|func))v[a-z]\w*\b|%[yz]mm\d")
+# Dot products, matrix products, atomics in one instruction and half arithmetic: ARMv8.1 and later.
+ARM = re.compile(r"\t(?:[su]dot|usdot|sudot|[su]mmla|usmmla|bfdot|bfmmla|bfmlal[bt]|bfcvt\w*|sqrdml[as]h"
+                 r"|(?:ld(?:add|clr|eor|set)|swp|casp?)(?:a|l|al)?[bh]?)\t|\tf(?:mul|add|sub|mla|mls)\tv\d+\.[48]h")
+AARCH64 = 183  # e_machine
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 
 
@@ -24,16 +28,23 @@ def isa_of(path):
     return match.group(1) if match else "baseline"
 
 
+def is_arm(path):
+    with open(path, "rb") as file:
+        return int.from_bytes(file.read(20)[18:20], "little") == AARCH64
+
+
 def leaking_functions(path):
-    """Names of the functions of an object that hold an AVX instruction."""
-    process = subprocess.run(["objdump", "-d", "-C", "--no-show-raw-insn", path],
+    """Names of the functions of an object that hold an instruction above the baseline."""
+    arm = is_arm(path)
+    objdump, pattern = ("aarch64-linux-gnu-objdump", ARM) if arm else ("objdump", AVX)
+    process = subprocess.run([objdump, "-d", "-C", "--no-show-raw-insn", path],
                              capture_output=True, text=True, check=True)
     function, found = "?", set()
     for line in process.stdout.splitlines():
         head = FUNCTION.match(line)
         if head:
             function = head.group(1)
-        elif AVX.search(line):
+        elif pattern.search(line):
             found.add(function)
     return sorted(found)
 
@@ -58,7 +69,7 @@ def main():
             homes[symbol].setdefault(isa, path)
         if isa == "baseline":
             for function in leaking_functions(path):
-                problems.append(f"{path.relative_to(build)}: AVX instructions in {function}")
+                problems.append(f"{path.relative_to(build)}: newer instructions in {function}")
     for symbol, by_isa in sorted(homes.items()):
         if len(by_isa) > 1:
             places = ", ".join(f"{isa} ({path.relative_to(build)})" for isa, path in sorted(by_isa.items()))

@@ -63,6 +63,7 @@ std::vector<std::string_view> IsasFor([[maybe_unused]] const CpuFeatures& cpu,
     names.push_back("avx2");
   }
 #elif defined(__aarch64__)
+  if (cpu.dotprod && cpu.i8mm) names.push_back("neon_i8mm");
   if (cpu.dotprod) names.push_back("neon_dotprod");
   if (cpu.neon) names.push_back("neon");
 #endif
@@ -81,6 +82,7 @@ const Ops* GetOps(std::string_view isa) {
     if (name == "avxvnni") return AvxVnniOps();
     if (name == "avx2") return Avx2Ops();
 #elif defined(__aarch64__)
+    if (name == "neon_i8mm") return NeonI8mmOps();
     if (name == "neon_dotprod") return NeonDotprodOps();
     if (name == "neon") return NeonOps();
 #endif

@@ -21,5 +21,6 @@ const Ops* Avx512Ops();       // AVX-512 F, BW, VL, DQ and VNNI, on top of AVX2'
 const Ops* AmxOps();          // AMX int8 tiles for prompts, on top of AVX-512's
 const Ops* NeonOps();         // aarch64 baseline
 const Ops* NeonDotprodOps();  // aarch64 with the dot product extension
+const Ops* NeonI8mmOps();     // and with the int8 matrix extension
 
 }  // namespace sluice

@@ -143,13 +143,13 @@ class Tidy(CheckerTest):
 class IsaLeak(CheckerTest):
     SUM = "float Sum(const float* x) { float s = 0; for (int i = 0; i < 64; ++i) s += x[i] * x[i]; return s; }\n"
 
-    def check_objects(self, code, *rows):
+    def check_objects(self, code, *rows, compiler="g++"):
         """rows: (object below sluice_kernels.dir, source, flags)"""
         with tempfile.TemporaryDirectory() as root:
             for name, source, *flags in rows:
                 path = pathlib.Path(root, "src/CMakeFiles/sluice_kernels.dir", name)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                subprocess.run(["g++", "-O2", "-std=c++20", *flags, "-c", "-o", path, "-x", "c++", "-"],
+                subprocess.run([compiler, "-O2", "-std=c++20", *flags, "-c", "-o", path, "-x", "c++", "-"],
                                input=source, text=True, check=True)
             run = subprocess.run([sys.executable, TOOLS / "isa_leak.py", root], capture_output=True, text=True)
             self.assertEqual(run.returncode, code, run.stdout + run.stderr)
@@ -159,8 +159,8 @@ class IsaLeak(CheckerTest):
         self.check_objects(0, ("kernels/avx2/a.o", self.SUM, "-mavx2"), ("kernels/scalar/b.o", self.SUM))
 
     def test_instructions_in_a_common_object(self):
-        self.assertIn("AVX instructions in Sum", self.check_objects(1, ("kernels/ops.o", self.SUM, "-mavx2")))
-        self.assertIn("AVX instructions in Sum", self.check_objects(1, ("kernels/ops.o", self.SUM, "-mavx")))
+        self.assertIn("newer instructions in Sum", self.check_objects(1, ("kernels/ops.o", self.SUM, "-mavx2")))
+        self.assertIn("newer instructions in Sum", self.check_objects(1, ("kernels/ops.o", self.SUM, "-mavx")))
 
     def test_shared_inline_function(self):
         shared = "__attribute__((noinline)) inline " + self.SUM + "float {}(const float* x) {{ return Sum(x); }}\n"
@@ -168,6 +168,16 @@ class IsaLeak(CheckerTest):
         output = self.check_objects(1, ("kernels/avx2/a.o", shared.format("A"), "-mavx2"),
                                     ("kernels/scalar/b.o", shared.format("B")))
         self.assertIn("the linker may pick any of avx2", output)
+
+    @unittest.skipUnless(shutil.which("aarch64-linux-gnu-g++"), "no cross compiler for aarch64")
+    def test_aarch64(self):
+        dot = ('#include <arm_neon.h>\n#pragma GCC target("arch=armv8.2-a+dotprod")\n'
+               "int32x4_t Sum(int32x4_t a, int8x16_t b) { return vdotq_s32(a, b, b); }\n")
+        newer, flags = "-march=armv8.2-a+dotprod", {"compiler": "aarch64-linux-gnu-g++"}
+        self.check_objects(0, ("kernels/neon_dotprod/a.o", dot, newer), ("kernels/neon/b.o", self.SUM), **flags)
+        self.assertIn("newer instructions in Sum", self.check_objects(1, ("kernels/neon/a.o", dot), **flags))
+        atomic = "int Sum(int* p) { return __atomic_fetch_add(p, 1, 5); }\n"
+        self.assertIn("newer instructions in Sum", self.check_objects(1, ("kernels/ops.o", atomic, newer), **flags))
 
     def test_nothing_to_check(self):
         self.check_objects(1)

@@ -4,12 +4,13 @@
 namespace sluice::neon {
 namespace {
 
-// Baseline: widening multiplies; a pair of int8 products (at most 2 * 128 * 127) fits int16.
-struct Dot {
-  static int32x4_t Add(int32x4_t acc, int8x16_t a, int8x16_t b) {
+// Baseline: widening multiplies; two int8 products (at most 2 * 128 * 127) fit int16.
+struct Isa {
+  static constexpr uint32_t kFewTokens = 1;
+  static constexpr bool kPanel = false;
+  static int32x4_t Dot(int32x4_t acc, int8x16_t a, int8x16_t b) {
     const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
-    const int16x8_t high = vmull_high_s8(a, b);
-    return vpadalq_s16(vpadalq_s16(acc, low), high);
+    return vpadalq_s16(acc, vmlal_high_s8(low, a, b));
   }
 };
 
@@ -17,7 +18,7 @@ struct Dot {
 
 void Matmul(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   if (args.x.format == ActFormat::kF32) return MatmulFloat(args, row_begin, row_end);
-  MatmulInt<Dot>(args, row_begin, row_end);
+  MatmulInt<Isa>(args, row_begin, row_end);
 }
 
 }  // namespace sluice::neon

@@ -5,11 +5,23 @@ namespace sluice {
 namespace {
 
 Ops Table(const char* isa, decltype(Ops::matmul) matmul) {
-  Ops ops = *ScalarOps();
-  ops.isa = isa;
-  ops.matmul = matmul;
-  ops.quantize = neon::Quantize;
-  return ops;
+  return {
+      .isa = isa,
+      .matmul = matmul,
+      .quantize = neon::Quantize,
+      .rms_norm = neon::RmsNorm,
+      .rope = neon::Rope,
+      .silu_mul = neon::SiluMul,
+      .gelu_tanh_mul = neon::GeluTanhMul,
+      .swiglu_clamped_mul = neon::SwigluClampedMul,
+      .add = neon::Add,
+      .mul_sigmoid = neon::MulSigmoid,
+      .softmax = neon::Softmax,
+      .kv_store = neon::KvStore,
+      .attention = neon::Attention,
+      .delta_step = neon::DeltaStep,
+      .conv_step = neon::ConvStep,
+  };
 }
 
 }  // namespace
@@ -21,6 +33,11 @@ const Ops* NeonOps() {
 
 const Ops* NeonDotprodOps() {
   static const Ops ops = Table("neon_dotprod", neon_dotprod::Matmul);
+  return &ops;
+}
+
+const Ops* NeonI8mmOps() {
+  static const Ops ops = Table("neon_i8mm", neon_i8mm::Matmul);
   return &ops;
 }
 
