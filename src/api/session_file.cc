@@ -18,6 +18,7 @@ static_assert(std::endian::native == std::endian::little, "the layout is written
 
 class Writer {
  public:
+  explicit Writer(size_t header_bytes) : bytes_(header_bytes) {}
   template <typename T>
   void Number(T value) {
     static_assert(std::is_arithmetic_v<T>);
@@ -255,13 +256,11 @@ Result<ByteSpan> Open(ByteSpan bytes, const std::string& name) {
 }  // namespace
 
 std::vector<uint8_t> SerializeSession(const SessionFile& session) {
-  Writer w;
+  Writer w(sizeof(Header));
   WriteIdentity(session.identity, &w);
   WriteChat(session.chat, &w);
   WriteOptions(session, &w);
-  std::vector<uint8_t> bytes(sizeof(Header));
-  const std::vector<uint8_t> payload = w.Take();
-  bytes.insert(bytes.end(), payload.begin(), payload.end());
+  std::vector<uint8_t> bytes = w.Take();
   SealSession(bytes);
   return bytes;
 }

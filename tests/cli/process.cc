@@ -57,20 +57,45 @@ void BecomeChild(const Pipes& pipes, const std::vector<std::string>& args,
   Exec(args, options);
 }
 
+// The signals of the options, each sent once when its time has come.
+class Signals {
+ public:
+  Signals(int pid, const ProcessOptions& options) : pid_(pid), options_(options) {}
+  // ms since the start, and since the first output (negative before it).
+  void Send(double since_start_ms, double since_output_ms) {
+    Once(0, options_.kill_after_ms, since_start_ms, SIGKILL);
+    if (since_output_ms < 0) return;
+    Once(1, options_.interrupt_after_ms, since_output_ms, SIGINT);
+    Once(2, options_.stop_after_ms, since_output_ms, SIGSTOP);
+    if (options_.stop_after_ms < 0) return;
+    Once(3, options_.stop_after_ms + options_.stop_for_ms, since_output_ms, SIGCONT);
+  }
+
+ private:
+  void Once(int index, int after_ms, double now_ms, int signal) {
+    if (after_ms < 0 || sent_[index] || now_ms < after_ms) return;
+    sent_[index] = true;
+    kill(pid_, signal);
+  }
+  int pid_;
+  const ProcessOptions& options_;
+  bool sent_[4] = {};
+};
+
 // Moves bytes until both outputs are closed or time is up.
 void Pump(const Pipes& pipes, int pid, const ProcessOptions& options, ProcessResult* result) {
   const auto start = Clock::now();
   auto first_output = Clock::time_point::max();
   size_t written = 0;
   int in = pipes.in[1], out = pipes.out[0], err = pipes.err[0];
-  bool interrupted = options.interrupt_after_ms < 0;
+  Signals signals(pid, options);
   while (out >= 0 || err >= 0) {
     if (in >= 0 && written == options.input.size()) {
       close(in);
       in = -1;
     }
     pollfd fds[3] = {{in, POLLOUT, 0}, {out, POLLIN, 0}, {err, POLLIN, 0}};
-    poll(fds, 3, 20);
+    poll(fds, 3, options.kill_after_ms < 0 ? 20 : 1);
     if (in >= 0 && (fds[0].revents & (POLLOUT | POLLERR))) {
       const ssize_t n = write(in, options.input.data() + written, options.input.size() - written);
       written = n > 0 ? written + static_cast<size_t>(n) : options.input.size();
@@ -87,11 +112,8 @@ void Pump(const Pipes& pipes, int pid, const ProcessOptions& options, ProcessRes
       close(*fd);
       *fd = -1;
     }
-    if (!interrupted && first_output != Clock::time_point::max() &&
-        Since(first_output) * 1000 >= options.interrupt_after_ms) {
-      kill(pid, SIGINT);
-      interrupted = true;
-    }
+    const bool any_output = first_output != Clock::time_point::max();
+    signals.Send(Since(start) * 1000, any_output ? Since(first_output) * 1000 : -1);
     if (Since(start) > options.timeout_s) {
       result->timed_out = true;
       kill(pid, SIGKILL);

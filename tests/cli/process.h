@@ -19,6 +19,9 @@ struct ProcessOptions {
   double timeout_s = 60;
   std::string stdout_path;      // instead of the pipe
   int interrupt_after_ms = -1;  // SIGINT this long after the first byte of output
+  int kill_after_ms = -1;       // SIGKILL this long after the start
+  int stop_after_ms = -1;       // SIGSTOP this long after the first byte of output,
+  int stop_for_ms = 0;          // then SIGCONT
 };
 
 struct ProcessResult {
