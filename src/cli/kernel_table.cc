@@ -21,9 +21,12 @@ std::string KernelTable(const KernelBench& b) {
   line("products", "int8, on registers, all threads", b.int8_gop_s, "GOP/s", 0);
   line("products", "f32, on registers, all threads", b.f32_gop_s, "GOP/s", 0);
   std::string last;
+  bool after_product = false;
   for (const KernelRate& rate : b.rates) {
-    if (rate.kernel.substr(0, 6) != last) out += '\n';
-    last = rate.kernel.substr(0, 6);
+    const bool product = rate.kernel.substr(0, 6) == "matmul";
+    if (last.empty() || (rate.kernel != last && (product || after_product))) out += '\n';
+    after_product = product;
+    last = rate.kernel;
     line(rate.kernel, rate.variant, rate.value, rate.unit, rate.peak);
   }
   return out +

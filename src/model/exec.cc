@@ -9,7 +9,7 @@ namespace {
 // Kernels walk a range as eight parallel streams, so parts are multiples of eight rows.
 constexpr uint32_t kRowGrain = 8;
 // A part below this many weight bytes is not worth a hand-over.
-constexpr uint64_t kPartBytesMin = 8 * 1024;
+constexpr uint64_t kPartBytesMin = 32 * 1024;
 
 bool Wants(uint32_t formats, ActFormat format) {
   return (formats >> static_cast<uint32_t>(format)) & 1u;

@@ -73,6 +73,8 @@ const UsageCase kUsageCases[] = {
     {{"plan", "--shape", ""}, {"unknown shape ''", "gpt-oss-120b"}},
     {{"plan", "m.gguf", "--shape", "olmoe-7b"}, {"MODEL and --shape", "m.gguf"}},
     {{"bench", "--repeat", "0"}, {"--repeat"}},
+    {{"bench", "--kernels", "--isa", "sparc"}, {"'sparc' is not available", "scalar"}},
+    {{"bench", "--kernels", "--seconds", "0"}, {"--seconds"}},
 };
 
 std::string Joined(const std::vector<std::string>& args) {

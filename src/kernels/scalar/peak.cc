@@ -27,4 +27,19 @@ uint64_t Loop(uint64_t rounds) {
 uint64_t PeakInt8(uint64_t rounds) { return Loop<int8_t, uint32_t>(rounds); }
 uint64_t PeakF32(uint64_t rounds) { return Loop<float, float>(rounds); }
 
+// Eight streams, as the kernels read.
+void PeakRead(const uint8_t* bytes, uint64_t n) {
+  constexpr uint64_t kStreams = 8;
+  const uint64_t run = n / kStreams / 64 * 64;
+  uint64_t sum[8] = {};
+  for (uint64_t at = 0; at < run; at += 64) {
+    for (uint64_t s = 0; s < kStreams; ++s) {
+      uint64_t words[8];
+      __builtin_memcpy(words, bytes + s * run + at, 64);
+      for (int i = 0; i < 8; ++i) sum[i] ^= words[i];
+    }
+  }
+  asm volatile("" : : "r"(sum) : "memory");
+}
+
 }  // namespace sluice::scalar
