@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "io/probe.h"
 #include "runtime/budget.h"
-#include "runtime/fingerprint.h"
 #include "runtime/memory_probe.h"
 
 namespace sluice {
@@ -174,6 +173,7 @@ Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
   const EngineOptions& options = input->options;
   core->options_ = options;
   core->opened_s_ = input->opened_s;
+  core->digest_ = DigestOf(input->source);
   SLUICE_ASSIGN(core->map_, BindSource(&input->source));
   input->source = {};
   const ModelConfig& config = core->map_.config;
@@ -196,6 +196,9 @@ Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
           ? options.context
           : std::min(kContextDefault, config.context > 0 ? config.context : kContextDefault);
   plan.chunk = options.chunk;
+  plan.kv_memory_tokens = options.kv_memory_tokens;
+  plan.kv_memory_bytes = options.kv_memory_bytes;
+  plan.spill_dir = options.scratch_dir;
   plan.budget_bytes = options.budget_bytes;
   if (options.budget_bytes == 0) {
     const BudgetChoice choice = AutoBudget(ReadMemoryStatus(), process.rss_bytes);
@@ -247,6 +250,9 @@ Status EngineCore::ReserveOverhead() {
   for (const PlanLine& line : plan_.table.lines) {
     if (line.tag == "page tables") {
       SLUICE_ASSIGN(page_tables_, ledger_->Reserve(line.tag, line.bytes));
+    }
+    if (line.tag == "kv tables") {
+      SLUICE_ASSIGN(kv_tables_, ledger_->Reserve(line.tag, line.bytes));
     }
     if (line.tag == "process") {
       SLUICE_ASSIGN(process_, ledger_->Reserve(line.tag, line.bytes));
@@ -313,6 +319,7 @@ Status EngineCore::Load(const CoreInput& input) {
   context.stream = stream_.get();
   context.experts = experts_.get();
   context.timeline = timeline_.get();
+  context.spill = spill_.get();
   context.float_act = options_.act == ActType::kF32;
   SLUICE_ASSIGN(loop_, StepLoop::Make(context));
   if (experts_ != nullptr) SLUICE_TRY(experts_->Attach(queue_.get(), &loop_->exec()));
@@ -354,7 +361,8 @@ void EngineCore::AddExpertStats(Stats* s) const {
 }
 
 Status EngineCore::MakePools() {
-  SLUICE_ASSIGN(pages_, KvPagePool::Make(ledger_.get(), plan_.kv.page_bytes, plan_.pages));
+  SLUICE_ASSIGN(pages_, KvPagePool::Make(ledger_.get(), plan_.kv.page_bytes, plan_.split.pages,
+                                         plan_.split.frames));
   SLUICE_ASSIGN(state_arena_,
                 Arena::Make(ledger_.get(), "state", plan_.state.floats * 4, Touch::kLazily));
   sequences_.state_floats = plan_.state.floats;
@@ -365,7 +373,39 @@ Status EngineCore::MakePools() {
   }
   if (plan_.state.floats > 0)
     sequences_.free_states.push_back(reinterpret_cast<float*>(state_arena_.data()));
+  SLUICE_TRY(MakeSpill());
   return OpenStore();
+}
+
+Status EngineCore::MakeSpill() {
+  if (!plan_.split.spills()) return {};
+  KvSpill::Context context;
+  context.config = &map_.config;
+  context.kv = &plan_.kv;
+  context.pool = &pages_;
+  context.threads = pool_.get();
+  context.ledger = ledger_.get();
+  context.dir = options_.scratch_dir;
+  context.window_pages = plan_.split.window_pages;
+  context.windows = plan_.split.windows;
+  context.window_bytes = plan_.split.window_bytes;
+  context.queue.backend = BackendOf(options_.io);
+  context.queue.depth = machine_.depth;
+  context.queue.cpus = roles_.io;
+  SLUICE_ASSIGN(spill_, KvSpill::Make(context));
+  sequences_.spill = spill_.get();
+  return {};
+}
+
+void EngineCore::AddSpillStats(Stats* s) const {
+  if (spill_ == nullptr) return;
+  s->kv_spilled_bytes = spill_->away_bytes();
+  s->kv_spill_bytes_read = spill_->bytes_read() - counters_.spill_read_before;
+  s->kv_spill_bytes_written = spill_->bytes_written() - counters_.spill_written_before;
+  if (counters_.decode_tokens > 0) {
+    s->kv_spill_bytes_per_token = static_cast<double>(counters_.decode_spill_bytes) /
+                                  static_cast<double>(counters_.decode_tokens);
+  }
 }
 
 // The prefix store, or for recurrent models without one a nameless file for their snapshots. An
@@ -377,7 +417,7 @@ Status EngineCore::OpenStore() {
   if (store.ephemeral && plan_.state.floats == 0) return {};
   store.dir = store.ephemeral ? options_.scratch_dir : options_.state_dir + "/prefix";
   store.bytes_max = options_.prefix_store_bytes;
-  SLUICE_ASSIGN(store.identity.model, FingerprintFiles(files_));
+  SLUICE_ASSIGN(store.identity.model, ModelHash(digest_));
   store.identity.kv_format = plan_.table.kv_format;
   store.identity.arithmetic =
       fmt::format("{} {:x}{} v{} rope {}", ops_->isa, plan_.act_formats,
@@ -424,8 +464,10 @@ void EngineCore::Return(std::unique_ptr<Sequence> sequence) {
 
 uint32_t EngineCore::Align(Sequence* sequence, std::span<const TokenId> ids) {
   std::lock_guard lock(mutex_);
+  const double start = NowSeconds();
   const uint32_t kept = sequence->Align(ids);
   counters_.reused_tokens += kept;
+  counters_.align_s += NowSeconds() - start;  // part of the wait for a first token
   return kept;
 }
 
@@ -444,7 +486,8 @@ void EngineCore::Keep(Sequence* sequence, bool with_state) {
 
 uint64_t EngineCore::StallNs() const {
   return stream_->stall_ns() + loop_->embed_stall_ns() +
-         (experts_ != nullptr ? experts_->stall_ns() : 0);
+         (experts_ != nullptr ? experts_->stall_ns() : 0) +
+         (spill_ != nullptr ? spill_->stall_ns() : 0);
 }
 
 Status EngineCore::Step(const StepLoop::Request& request) {
@@ -459,6 +502,7 @@ Status EngineCore::Run(const StepLoop::Request& request) {
   const bool decode = request.ids.size() == 1 && request.sequence->length() > 0;
   const double start = NowSeconds();
   const uint64_t bytes = queue_->bytes_read(), stall = StallNs();
+  const uint64_t spilled = spill_ != nullptr ? spill_->bytes_read() : 0;
   const bool trial = decode && options_.lookahead < 0 && experts_ != nullptr;
   if (trial) experts_->SetLookahead(lookahead_trial_.on() ? 1 : 0);
   pool_->FollowCpus();
@@ -473,8 +517,9 @@ Status EngineCore::Run(const StepLoop::Request& request) {
     counters_.decode_tokens += 1;
     counters_.decode_bytes += queue_->bytes_read() - bytes;
     counters_.decode_stall_ns += StallNs() - stall;
+    if (spill_ != nullptr) counters_.decode_spill_bytes += spill_->bytes_read() - spilled;
   } else {
-    if (counters_.prompt_tokens == 0) counters_.ttft_s = counters_.load_s + seconds;
+    if (counters_.prompt_tokens == 0) counters_.ttft_s = counters_.load_s + counters_.align_s + seconds;
     counters_.prefill_s += seconds;
     counters_.prompt_tokens += request.ids.size();
     counters_.prefill_bytes += queue_->bytes_read() - bytes;
@@ -487,6 +532,10 @@ void EngineCore::ResetStats() {
   const double load_s = counters_.load_s;
   counters_ = {};
   counters_.load_s = load_s;
+  if (spill_ != nullptr) {
+    counters_.spill_read_before = spill_->bytes_read();
+    counters_.spill_written_before = spill_->bytes_written();
+  }
   loop_->ResetHash();
   if (experts_ != nullptr) experts_->ResetCounters();
 }
@@ -515,6 +564,7 @@ Stats EngineCore::stats() const {
     s.compute_ms_per_token = c.decode_s * 1e3 / n - s.stall_ms_per_token;
   }
   AddExpertStats(&s);
+  AddSpillStats(&s);
   s.peak_rss_bytes = ReadProcessMemory().peak_rss_bytes;
   s.budget_bytes = plan_.table.budget_bytes;
   if (machine_.memory_bytes_per_s > 0) {

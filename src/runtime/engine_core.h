@@ -21,6 +21,7 @@
 #include "runtime/expert_store.h"
 #include "runtime/lookahead_trial.h"
 #include "runtime/memory_plan.h"
+#include "runtime/model_digest.h"
 #include "runtime/model_source.h"
 #include "runtime/sequence.h"
 #include "runtime/step_loop.h"
@@ -31,9 +32,11 @@ namespace sluice {
 
 // What the run has done so far, summed; the public Stats are derived from it.
 struct StepCounters {
-  double load_s = 0, ttft_s = 0, prefill_s = 0, decode_s = 0;
+  double load_s = 0, align_s = 0, ttft_s = 0, prefill_s = 0, decode_s = 0;
   uint64_t prompt_tokens = 0, decode_tokens = 0, reused_tokens = 0;
   uint64_t prefill_bytes = 0, decode_bytes = 0, decode_stall_ns = 0;
+  uint64_t decode_spill_bytes = 0;
+  uint64_t spill_read_before = 0, spill_written_before = 0;  // at the last reset
 };
 
 struct CoreInput {
@@ -65,6 +68,7 @@ class EngineCore {
   void Keep(Sequence* sequence, bool with_state);
 
   const Plan& plan() const { return plan_.table; }
+  std::vector<Ledger::Line> Held() const { return ledger_->Lines(); }
   const ModelConfig& config() const { return map_.config; }
   Stats stats() const;
   void ResetStats();
@@ -87,6 +91,8 @@ class EngineCore {
   Status OpenStore();
   Status MakeExperts();
   void AddExpertStats(Stats* stats) const;
+  void AddSpillStats(Stats* stats) const;
+  Status MakeSpill();
   void LockPinned();
   Status Run(const StepLoop::Request& request);
   uint64_t StallNs() const;
@@ -97,7 +103,7 @@ class EngineCore {
   MemoryPlan plan_;
   std::vector<std::unique_ptr<File>> files_;
   std::unique_ptr<Ledger> ledger_;
-  Reservation process_, tokenizer_, page_tables_;
+  Reservation process_, tokenizer_, page_tables_, kv_tables_;
   CpuRoles roles_;
   std::unique_ptr<ThreadPool> pool_;
   const Ops* ops_ = nullptr;
@@ -110,6 +116,8 @@ class EngineCore {
   Arena state_arena_;
   std::unique_ptr<PrefixCache> prefixes_;
   std::unique_ptr<PrefixStore> store_;
+  ModelDigest digest_;
+  std::unique_ptr<KvSpill> spill_;
   SequencePool sequences_;
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<StepLoop> loop_;
