@@ -22,7 +22,8 @@ inline uint64_t Int8Loop(uint64_t rounds, std::integer_sequence<int, kI...>) {
     asm("" : "+x"(chain));
   };
   for (uint64_t r = 0; r < rounds; ++r) (step(sum[kI]), ...);
-  (([&] { asm volatile("" : "+x"(sum[kI])); }()), ...);
+  const auto use = [](auto& chain) { asm volatile("" : "+x"(chain)); };
+  (use(sum[kI]), ...);
   return 2 * 32 * kChains * rounds;
 }
 
@@ -34,7 +35,8 @@ inline uint64_t F32Loop(uint64_t rounds, std::integer_sequence<int, kI...>) {
     asm("" : "+x"(chain));
   };
   for (uint64_t r = 0; r < rounds; ++r) (step(sum[kI]), ...);
-  (([&] { asm volatile("" : "+x"(sum[kI])); }()), ...);
+  const auto use = [](auto& chain) { asm volatile("" : "+x"(chain)); };
+  (use(sum[kI]), ...);
   return 2 * 8 * kChains * rounds;
 }
 
