@@ -29,9 +29,13 @@ struct RopeOptions {
 
 struct EngineOptions {
   uint64_t budget_bytes =
-      0;                  // whole process; 0: what the machine or cgroup concedes, minus a margin
-  uint32_t context = 0;   // tokens; 0: min(model's, 4096)
-  uint32_t chunk = 0;     // prefill chunk in tokens; 0: as large as the budget allows
+      0;                 // whole process; 0: what the machine or cgroup concedes, minus a margin
+  uint32_t context = 0;  // tokens; 0: min(model's, 4096)
+  uint32_t chunk = 0;    // prefill chunk in tokens; 0: as large as the budget allows
+  // KV that stays in memory, the larger of both; the rest of the context goes to a file without a
+  // name in scratch_dir. 0 and 0: all of it, unless that would take more than a third of the
+  // budget.
+  uint64_t kv_memory_tokens = 0, kv_memory_bytes = 0;
   int threads = 0;        // 0: performance cores
   std::vector<int> cpus;  // pin threads to these
   KvType kv = KvType::kAuto;

@@ -33,6 +33,9 @@ struct Plan {
 
   uint32_t context = 0, chunk = 0;
   uint64_t kv_bytes_per_token = 0, kv_bytes = 0, state_bytes = 0;
+  // kv_bytes is memory, for this many tokens; the rest of the context spills to a file.
+  uint64_t kv_resident_tokens = 0, kv_spill_bytes = 0, kv_window_bytes = 0;
+  std::string spill_dir;
   std::string kv_format;
   uint32_t layers = 0, layers_pinned = 0, layers_streamed = 0;
   bool head_pinned = true;

@@ -22,6 +22,9 @@ struct Stats {
   uint64_t bytes_read = 0;     // since open, load included
   uint64_t prefill_bytes_read = 0, decode_bytes_read = 0;
   double stall_ms_per_token = 0, compute_ms_per_token = 0;
+  // KV pages that are away now; spill file traffic since the last reset (not part of bytes_read).
+  uint64_t kv_spilled_bytes = 0, kv_spill_bytes_written = 0, kv_spill_bytes_read = 0;
+  double kv_spill_bytes_per_token = 0;  // read per decoded token
   uint64_t peak_rss_bytes = 0, budget_bytes = 0;
   double bound_tok_s = 0, bound_fraction = 0;
   std::string logits_hash;  // xxh3-64 of every logits row computed, hex

@@ -34,6 +34,19 @@ Status SetBudget(const std::string& text, EngineOptions* options) {
   return Status();
 }
 
+// A number of tokens, or of bytes with a unit.
+Status SetKvMemory(const std::string& text, EngineOptions* options) {
+  const std::optional<uint64_t> value = ParseSize(text);
+  if (!value || *value == 0) {
+    return Status(Code::kUsage, fmt::format("'{}' is neither tokens nor a size", text), "",
+                  "want tokens, such as 4096, or bytes with a unit, such as 64M");
+  }
+  const bool tokens = text.find_first_not_of("0123456789") == std::string::npos;
+  options->kv_memory_tokens = tokens ? *value : 0;
+  options->kv_memory_bytes = tokens ? 0 : *value;
+  return Status();
+}
+
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
@@ -104,6 +117,18 @@ void AddPlanArgs(Args* args, EngineOptions* o) {
             "prompt tokens per pass (default: what the budget allows)");
   args->Int("-t,--threads", &o->threads, 1, limits::kThreadsMax,
             "threads (default: the fast cores)");
+  args->Value(
+      "--kv-memory", "N", [o](const std::string& text) { return SetKvMemory(text, o); },
+      "KV in memory: tokens (4096) or bytes (64M); the rest of the context spills to a file "
+      "(default: all of it, or a third of the budget)");
+  if (const std::string scratch = Environment("TMPDIR"); !scratch.empty()) o->scratch_dir = scratch;
+  args->Value(
+      "--scratch-dir", "DIR",
+      [o](const std::string& value) {
+        o->scratch_dir = value;
+        return Status();
+      },
+      "where files without a name are made: spilled KV, snapshots (default: TMPDIR or /var/tmp)");
   args->Choice(
       "--kv", "auto|f32|f16|q8|k8v4", [o](int i) { o->kv = static_cast<KvType>(i); },
       "format of the KV cache; q8 and k8v4 change the answer a little");
@@ -127,7 +152,6 @@ void AddPlanArgs(Args* args, EngineOptions* o) {
 void AddEngineArgs(Args* args, EngineOptions* o) {
   AddPlanArgs(args, o);
   o->isa = Environment("SLUICE_ISA");
-  if (const std::string scratch = Environment("TMPDIR"); !scratch.empty()) o->scratch_dir = scratch;
   args->Value(
       "--cpus", "LIST",
       [o](const std::string& text) -> Status {

@@ -102,6 +102,13 @@ std::vector<Row> TrafficRows(const Stats& s) {
                   s.hit_rate > 0 && s.hit_rate < 1
                       ? fmt::format("expert hit rate {:.1f} %", s.hit_rate * 100)
                       : ""});
+  if (s.kv_spill_bytes_written > 0 || s.kv_spilled_bytes > 0) {
+    rows.push_back(
+        {"kv spilled", FormatBytes(s.kv_spilled_bytes),
+         fmt::format("on the disk now; read {} per token, {} in all, written {}",
+                     FormatBytes(static_cast<uint64_t>(s.kv_spill_bytes_per_token)),
+                     FormatBytes(s.kv_spill_bytes_read), FormatBytes(s.kv_spill_bytes_written))});
+  }
   rows.push_back({"peak memory", FormatBytes(s.peak_rss_bytes),
                   fmt::format("of the budget {}", FormatBytes(s.budget_bytes))});
   return rows;
@@ -160,6 +167,10 @@ ordered_json PlanJson(const Plan& p) {
           {"kv_format", p.kv_format},
           {"kv_bytes_per_token", p.kv_bytes_per_token},
           {"kv_bytes", p.kv_bytes},
+          {"kv_resident_tokens", p.kv_resident_tokens},
+          {"kv_spill_bytes", p.kv_spill_bytes},
+          {"kv_window_bytes", p.kv_window_bytes},
+          {"spill_dir", p.spill_dir},
           {"state_bytes", p.state_bytes},
           {"layers", p.layers},
           {"layers_pinned", p.layers_pinned},
@@ -216,6 +227,10 @@ ordered_json StatsJson(const Stats& s) {
           {"bytes_read", s.bytes_read},
           {"prefill_bytes_read", s.prefill_bytes_read},
           {"decode_bytes_read", s.decode_bytes_read},
+          {"kv_spilled_bytes", s.kv_spilled_bytes},
+          {"kv_spill_bytes_written", s.kv_spill_bytes_written},
+          {"kv_spill_bytes_read", s.kv_spill_bytes_read},
+          {"kv_spill_bytes_per_token", Finite(s.kv_spill_bytes_per_token)},
           {"lookahead_accuracy", Finite(s.lookahead_accuracy)},
           {"lookahead_useful_bytes", s.lookahead_useful_bytes},
           {"lookahead_wasted_bytes", s.lookahead_wasted_bytes},

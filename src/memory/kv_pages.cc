@@ -16,25 +16,49 @@ uint32_t PagesFor(uint64_t tokens) {
 
 }  // namespace
 
-Result<KvPagePool> KvPagePool::Make(Ledger* ledger, uint64_t page_bytes, uint32_t pages) {
-  const std::optional<uint64_t> bytes = CheckedMul(page_bytes, pages);
+Result<KvPagePool> KvPagePool::Make(Ledger* ledger, uint64_t page_bytes, uint32_t pages,
+                                    uint32_t frames) {
+  if (frames == 0 || frames > pages) frames = pages;
+  const std::optional<uint64_t> bytes = CheckedMul(page_bytes, frames);
   if (!bytes || pages > INT32_MAX)
     return Status(Code::kBudget, fmt::format("{} KV pages wanted", pages), "kv");
   KvPagePool pool;
   SLUICE_ASSIGN(pool.arena_, Arena::Make(ledger, "kv", *bytes, Touch::kLazily));
   pool.page_bytes_ = page_bytes;
+  pool.frames_ = frames;
   pool.references_.assign(pages, 0);
+  pool.frame_.assign(pages, -1);
+  pool.saved_.assign(pages, 0);
   pool.free_.reserve(pages);
+  pool.free_frames_.reserve(frames);
   for (uint32_t page = pages; page-- > 0;) pool.free_.push_back(static_cast<int32_t>(page));
+  for (uint32_t frame = frames; frame-- > 0;)
+    pool.free_frames_.push_back(static_cast<int32_t>(frame));
   return pool;
 }
 
 int KvPagePool::Alloc() {
-  if (free_.empty()) return -1;
+  if (free_.empty() || free_frames_.empty()) return -1;
   const int page = free_.back();
   free_.pop_back();
   references_[static_cast<size_t>(page)] = 1;
+  SetSaved(page, false);
+  Fetch(page);
   return page;
+}
+
+void KvPagePool::Evict(int page) {
+  assert(resident(page) && saved(page));
+  free_frames_.push_back(frame_[static_cast<size_t>(page)]);
+  frame_[static_cast<size_t>(page)] = -1;
+}
+
+bool KvPagePool::Fetch(int page) {
+  assert(!resident(page));
+  if (free_frames_.empty()) return false;
+  frame_[static_cast<size_t>(page)] = free_frames_.back();
+  free_frames_.pop_back();
+  return true;
 }
 
 void KvPagePool::Ref(int page) {
@@ -44,7 +68,11 @@ void KvPagePool::Ref(int page) {
 
 void KvPagePool::Unref(int page) {
   assert(references(page) > 0);
-  if (--references_[static_cast<size_t>(page)] == 0) free_.push_back(page);
+  if (--references_[static_cast<size_t>(page)] > 0) return;
+  free_.push_back(page);
+  if (!resident(page)) return;
+  free_frames_.push_back(frame_[static_cast<size_t>(page)]);
+  frame_[static_cast<size_t>(page)] = -1;
 }
 
 KvPageTable::KvPageTable(KvPagePool* pool, uint32_t pages_max)
@@ -58,12 +86,12 @@ Status KvPageTable::Append(uint32_t tokens) {
   // New tokens are written into the last page if it has room: it must not be someone else's too.
   const bool shared_tail = tokens_ % kKvPageTokens != 0 && pool_->references(table_.back()) > 1;
   const uint64_t fresh = PagesFor(wanted) - table_.size();
-  if (PagesFor(wanted) > pages_max_ || fresh + (shared_tail ? 1 : 0) > pool_->free_pages()) {
-    return Status(Code::kContextFull,
-                  fmt::format("no KV page for {} more tokens after {}", tokens, tokens_),
-                  fmt::format("{} of {} pages free, {} pages per sequence", pool_->free_pages(),
-                              pool_->pages(), pages_max_),
-                  "raise --ctx");
+  const uint32_t free = std::min(pool_->free_pages(), pool_->free_frames());
+  if (PagesFor(wanted) > pages_max_ || fresh + (shared_tail ? 1 : 0) > free) {
+    return Status(
+        Code::kContextFull, fmt::format("no KV page for {} more tokens after {}", tokens, tokens_),
+        fmt::format("{} of {} pages free, {} pages per sequence", free, pool_->pages(), pages_max_),
+        "raise --ctx");
   }
   if (shared_tail) SLUICE_TRY(MakeOwn(static_cast<uint32_t>(table_.size()) - 1));
   for (uint64_t i = 0; i < fresh; ++i) table_.push_back(pool_->Alloc());
@@ -106,6 +134,7 @@ void KvPageTable::Adopt(int page, uint32_t tokens) {
 Status KvPageTable::MakeOwn(uint32_t index) {
   const int shared = table_[index];
   if (pool_->references(shared) == 1) return Status();
+  assert(pool_->resident(shared));
   const int own = pool_->Alloc();
   if (own < 0) {
     return Status(Code::kContextFull, "no KV page free for a copy",

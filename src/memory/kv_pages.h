@@ -5,9 +5,14 @@
 // every layer; its inner layout belongs to the model. Invariant: references of a page = page tables
 // that hold it + explicit Ref calls; a page with more than one reference must not be written
 // (MakeOwn copies it first).
+//
+// There may be fewer frames (the memory of a page) than pages. Then a page may be away: whoever
+// evicts it keeps its bytes (runtime/kv_spill.h), and fetches them before the page is written,
+// copied, or read here. A page that is saved has the same bytes there as here.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/limits.h"
@@ -18,28 +23,43 @@ namespace sluice {
 
 class KvPagePool {
  public:
-  // The pages' memory comes into being as it is used.
-  static Result<KvPagePool> Make(Ledger* ledger, uint64_t page_bytes, uint32_t pages);
+  // The pages' memory comes into being as it is used. frames <= pages; none: as many as pages.
+  static Result<KvPagePool> Make(Ledger* ledger, uint64_t page_bytes, uint32_t pages,
+                                 uint32_t frames = 0);
   KvPagePool() = default;
 
-  // A page with one reference, its bytes undefined; -1 when none is free.
+  // A page with one reference and a frame, its bytes undefined; -1 when there is none.
   int Alloc();
   void Ref(int page);
   void Unref(int page);
   uint32_t references(int page) const { return references_[static_cast<size_t>(page)]; }
+  // nullptr while the page is away.
   uint8_t* data(int page) const {
-    return arena_.data() + static_cast<uint64_t>(page) * page_bytes_;
+    const int32_t frame = frame_[static_cast<size_t>(page)];
+    return frame < 0 ? nullptr : arena_.data() + static_cast<uint64_t>(frame) * page_bytes_;
   }
+  bool resident(int page) const { return frame_[static_cast<size_t>(page)] >= 0; }
+  // A saved page gives its frame to others.
+  void Evict(int page);
+  // A frame for a page that is away, its bytes undefined; false when none is free.
+  bool Fetch(int page);
+  bool saved(int page) const { return saved_[static_cast<size_t>(page)] != 0; }
+  void SetSaved(int page, bool saved) { saved_[static_cast<size_t>(page)] = saved ? 1 : 0; }
 
   uint64_t page_bytes() const { return page_bytes_; }
   uint32_t pages() const { return static_cast<uint32_t>(references_.size()); }
+  uint32_t frames() const { return frames_; }
   uint32_t free_pages() const { return static_cast<uint32_t>(free_.size()); }
+  uint32_t free_frames() const { return static_cast<uint32_t>(free_frames_.size()); }
 
  private:
   Arena arena_;
   uint64_t page_bytes_ = 0;
+  uint32_t frames_ = 0;
   std::vector<uint32_t> references_;
-  std::vector<int32_t> free_;
+  std::vector<int32_t> frame_;  // by page; -1: free or away
+  std::vector<uint8_t> saved_;
+  std::vector<int32_t> free_, free_frames_;
 };
 
 // The pages of one timeline, in order. Returns its references when destroyed.
@@ -53,10 +73,11 @@ class KvPageTable {
   uint32_t tokens() const { return tokens_; }
   uint32_t pages() const { return static_cast<uint32_t>(table_.size()); }
   int page(uint32_t index) const { return table_[index]; }
+  std::span<const int32_t> ids() const { return table_; }
   uint8_t* data(uint32_t index) const { return pool_->data(table_[index]); }
 
-  // Room for `tokens` more, on pages that are this table's own. kContextFull when the table or the
-  // pool is full; then nothing has changed.
+  // Room for `tokens` more, on pages that are this table's own; a last page with room must not be
+  // away. kContextFull when the table or the pool is full; then nothing has changed.
   Status Append(uint32_t tokens);
   // Keeps the first `tokens`; pages beyond go back.
   void Truncate(uint32_t tokens);

@@ -10,6 +10,8 @@
 #include "memory/cache_policy.h"
 #include "model/bind_common.h"
 #include "model/experts.h"
+#include "runtime/kv_spill.h"
+#include "runtime/prefix_cache.h"
 
 namespace sluice {
 namespace {
@@ -33,6 +35,10 @@ constexpr uint32_t kScratchRowsMax = 256;
 constexpr uint32_t kExpertRingMax =
     8;  // transient slots: enough reads in flight for a sweep at disk speed
 constexpr uint64_t kTwoPlanesActiveMax = 512 * kMiB;  // weights a token passes through
+// Left to itself, KV takes at most this share of the budget, but holds as many tokens.
+constexpr uint64_t kKvShare = 3;
+constexpr uint32_t kKvPagesMin = 512 / kKvPageTokens;
+constexpr uint64_t kSecondWindowShare = 16;     // of the budget, for reading a layer ahead
 constexpr uint64_t kSamplerBytesPerToken = 20;  // of the vocabulary: candidate list and penalties
 
 struct Sizes {
@@ -74,12 +80,16 @@ class Planner {
   void Prepare();
   void PrepareExperts();
   uint64_t SizedBytes(const Sizes& s) const;  // activations, chunk, logits
-  uint64_t FixedBytes(const Sizes& s) const;
-  uint64_t PagesBytes(uint32_t context) const;
-  uint32_t PagesFor(uint32_t context) const;
+  uint64_t FixedBytes(const Sizes& s, const KvSplit& kv) const;
+  uint64_t KvBytes(const KvSplit& kv) const;
+  KvSplit Split(uint32_t context, uint32_t resident) const;
+  KvSplit AskedSplit(uint32_t context) const;
+  KvSplit LeastSplit(uint32_t context) const;
+  KvSplit ChooseSplit() const;
+  uint32_t ChunkMax(const KvSplit& kv) const;
   uint64_t SlabBytesMax() const;
   ExpertPlan ExpertSizes(const Sizes& s) const;
-  uint64_t FloorBytes(uint32_t context) const;
+  uint64_t FloorBytes(const KvSplit& kv) const;
   uint64_t ResidentBytes() const;
   Sizes ChooseSizes() const;
   bool Fit(const Sizes& s, MemoryPlan* plan) const;
@@ -88,6 +98,7 @@ class Planner {
   void CutHead(uint64_t slab_bytes, MemoryPlan* plan) const;
   void FitExperts(uint64_t free_bytes, MemoryPlan* plan) const;
   void Describe(MemoryPlan* plan) const;
+  void DescribeKv(MemoryPlan* plan) const;
   void Predict(Plan* table) const;
   Status TooSmall() const;
   bool float_act() const { return in_.act == ActType::kF32; }
@@ -98,6 +109,8 @@ class Planner {
   MemoryPlan base_;  // everything that does not depend on the budget
   uint64_t dense_bytes_ = 0, dense_unit_max_ = 0, active_bytes_ = 0, experts_total_ = 0,
            experts_per_token_ = 0;
+  uint64_t part_max_ = 0, parts_sum_ = 0;  // a layer's part of a KV page, padded
+  uint32_t parts_ = 0;
   bool tied_ = false;
 };
 
@@ -106,6 +119,12 @@ void Planner::Prepare() {
           map_.head.extent.file == map_.embedding.extent.file;
   base_.kv = MakeKvLayout(c_, in_.kv);
   base_.state = MakeStateLayout(c_);
+  for (uint32_t i = 0; i < c_.layers; ++i) {
+    const uint64_t stride = KvSpill::Stride(base_.kv, i);
+    part_max_ = std::max(part_max_, stride);
+    parts_sum_ += stride;
+    parts_ += stride > 0 ? 1 : 0;
+  }
   base_.widths = WidthsOf(c_);
   base_.context = in_.context;
   base_.alignment = in_.alignment;
@@ -169,13 +188,68 @@ void Planner::PrepareExperts() {
   for (uint64_t part : e.part_bytes) e.slot_bytes += part;
 }
 
-uint64_t Planner::PagesBytes(uint32_t context) const {
-  return PagesFor(context) * base_.kv.page_bytes;
+uint64_t Planner::KvBytes(const KvSplit& kv) const {
+  return kv.frames * base_.kv.page_bytes + kv.window_bytes + kv.table_bytes;
 }
 
-// One more than the context: a page that others share is copied before it is written.
-uint32_t Planner::PagesFor(uint32_t context) const {
-  return base_.kv.page_bytes == 0 ? 0 : (context + kKvPageTokens - 1) / kKvPageTokens + 1;
+// One page more than the context: a page that others share is copied before it is written.
+KvSplit Planner::Split(uint32_t context, uint32_t resident) const {
+  KvSplit kv;
+  if (base_.kv.page_bytes == 0) return kv;
+  const uint32_t pages = (context + kKvPageTokens - 1) / kKvPageTokens;
+  kv.pages = pages + 1;
+  kv.frames = std::min(resident, pages) + 1;
+  kv.table_bytes = uint64_t{kv.pages} * (PrefixCache::kEntryBytes + kKvPageTokens * 4 + 64);
+  if (!kv.spills()) return kv;
+  kv.window_pages = kv.pages - kv.frames;
+  kv.windows = 2 * kv.window_pages * part_max_ <= in_.budget_bytes / kSecondWindowShare ? 2 : 1;
+  // Between steps it also holds a page whose parts are padded.
+  kv.window_bytes = std::max(kv.windows * kv.window_pages * part_max_, parts_sum_);
+  kv.table_bytes += uint64_t{kv.pages} * (parts_ * 8ull + 16) + 64 * kKiB;
+  return kv;
+}
+
+// Two pages at least: one for the chunk at hand.
+KvSplit Planner::AskedSplit(uint32_t context) const {
+  const uint64_t page = std::max<uint64_t>(base_.kv.page_bytes, 1);
+  const uint64_t by_tokens = (in_.kv_memory_tokens + kKvPageTokens - 1) / kKvPageTokens;
+  const uint64_t pages = std::max(by_tokens, in_.kv_memory_bytes / page);
+  return Split(context, static_cast<uint32_t>(std::clamp<uint64_t>(pages, 2, UINT32_MAX / 2)));
+}
+
+KvSplit Planner::LeastSplit(uint32_t context) const {
+  if (in_.kv_memory_tokens + in_.kv_memory_bytes > 0) return AskedSplit(context);
+  const KvSplit all = Split(context, UINT32_MAX / 2), few = Split(context, kKvPagesMin);
+  return KvBytes(few) < KvBytes(all) ? few : all;  // a window may be larger than what it saves
+}
+
+// All of the context, or as many pages as leave the weights their share and the budget its floor.
+KvSplit Planner::ChooseSplit() const {
+  if (in_.kv_memory_tokens + in_.kv_memory_bytes > 0) return AskedSplit(in_.context);
+  const KvSplit all = Split(in_.context, UINT32_MAX / 2);
+  const auto fits = [&](const KvSplit& kv, uint64_t share) {
+    return KvBytes(kv) <= share && FloorBytes(kv) <= in_.budget_bytes;
+  };
+  if (fits(all, in_.budget_bytes / kKvShare)) return all;
+  for (uint64_t share = in_.budget_bytes / kKvShare; share > 0; share /= 2) {
+    const uint64_t page = base_.kv.page_bytes;
+    const uint64_t none = KvBytes(Split(in_.context, 0));
+    if (none >= share || page <= part_max_) break;
+    const auto resident = static_cast<uint32_t>((share - none) / (page - part_max_ / 2));
+    if (resident <= kKvPagesMin) break;
+    for (uint32_t n = std::min(resident, all.pages - 1); n > kKvPagesMin; n -= (n + 15) / 16) {
+      const KvSplit kv = Split(in_.context, n);
+      if (fits(kv, share)) return kv;
+    }
+  }
+  const KvSplit least = LeastSplit(in_.context);
+  // Nothing fits the share: all of it, if that is possible at all, needs no disk.
+  return FloorBytes(least) > in_.budget_bytes || KvBytes(least) >= KvBytes(all) ? all : least;
+}
+
+// The pages of a chunk have frames while they are written.
+uint32_t Planner::ChunkMax(const KvSplit& kv) const {
+  return kv.spills() ? (kv.frames - 2) * kKvPageTokens : UINT32_MAX;
 }
 
 ExpertPlan Planner::ExpertSizes(const Sizes& s) const {
@@ -208,10 +282,10 @@ uint64_t Planner::SizedBytes(const Sizes& s) const {
   return bytes;
 }
 
-uint64_t Planner::FixedBytes(const Sizes& s) const {
+uint64_t Planner::FixedBytes(const Sizes& s, const KvSplit& kv) const {
   return in_.process_bytes + kProcessGrowthBytes +
          kThreadBytes * static_cast<uint64_t>(in_.threads) + base_.vector_bytes +
-         base_.derived_bytes + PagesBytes(in_.context) + base_.state.floats * 4 +
+         base_.derived_bytes + KvBytes(kv) + base_.state.floats * 4 +
          base_.embed_buffers * base_.embed_buffer_bytes + base_.experts.staging_bytes +
          SizedBytes(s);
 }
@@ -222,25 +296,26 @@ uint64_t Planner::SlabBytesMax() const {
   return std::max({dense_unit_max_, row, uint64_t{256} * kKiB});
 }
 
-uint64_t Planner::FloorBytes(uint32_t context) const {
+uint64_t Planner::FloorBytes(const KvSplit& kv) const {
   const Sizes s{std::min(kChunkMin, in_.context), std::min(kChunkMin, in_.context), 1};
   const uint64_t expert = experts_total_ > 0 ? base_.experts.slot_bytes : 0;
-  return WithPageTables(FixedBytes(s) - PagesBytes(in_.context) + PagesBytes(context) +
-                        SlabBytesMax() + expert);
+  return WithPageTables(FixedBytes(s, kv) + SlabBytesMax() + expert);
 }
 
 uint64_t Planner::ResidentBytes() const {
-  return WithPageTables(FixedBytes(ChooseSizes()) + dense_bytes_ + base_.head_unit.bytes +
+  return WithPageTables(FixedBytes(ChooseSizes(), Split(in_.context, UINT32_MAX / 2)) +
+                        dense_bytes_ + base_.head_unit.bytes +
                         (tied_ ? 0 : base_.embedding_unit.bytes) +
                         experts_total_ * base_.experts.slot_bytes);
 }
 
 Sizes Planner::ChooseSizes() const {
+  const uint32_t most = std::min(in_.context, ChunkMax(base_.split));
   if (in_.chunk > 0) {
-    const uint32_t chunk = std::min(in_.chunk, in_.context);
+    const uint32_t chunk = std::min(in_.chunk, most);
     return {chunk, std::min(chunk, kTileMax), 1};
   }
-  uint32_t chunk = std::min(experts_total_ > 0 ? kChunkMaxMoe : kChunkMaxDense, in_.context);
+  uint32_t chunk = std::min(experts_total_ > 0 ? kChunkMaxMoe : kChunkMaxDense, most);
   const uint64_t least = SizedBytes({kChunkMin, kChunkMin, 1});
   for (; chunk > kChunkMin; chunk /= 2) {
     if (SizedBytes({chunk, std::min(chunk, kTileMax), 1}) - least <= in_.budget_bytes / kChunkShare)
@@ -251,6 +326,7 @@ Sizes Planner::ChooseSizes() const {
 }
 
 Result<MemoryPlan> Planner::Run() {
+  base_.split = ChooseSplit();
   Sizes sizes = ChooseSizes();
   MemoryPlan plan;
   bool fits = Fit(sizes, &plan);
@@ -269,11 +345,10 @@ bool Planner::Fit(const Sizes& s, MemoryPlan* plan) const {
   plan->chunk = s.chunk;
   plan->tile = s.tile;
   plan->logits_rows = s.logits_rows;
-  plan->pages = PagesFor(in_.context);
   plan->activation_bytes = SizedBytes(s);
   plan->experts = ExpertSizes(s);
   plan->layer_pinned.assign(map_.layers.size(), 0);
-  const uint64_t fixed = FixedBytes(s);
+  const uint64_t fixed = FixedBytes(s, base_.split);
   const uint64_t usable = in_.budget_bytes - in_.budget_bytes / kPageTableShare;
   if (fixed > usable) return false;
   const uint64_t free_bytes = usable - fixed;
@@ -369,7 +444,7 @@ void Planner::Describe(MemoryPlan* plan) const {
   t.budget_auto = in_.budget_auto;
   t.budget_reason = in_.budget_reason;
   t.resident_bytes = ResidentBytes();
-  t.floor_bytes = std::min(FloorBytes(in_.context), t.resident_bytes);
+  t.floor_bytes = std::min(FloorBytes(LeastSplit(in_.context)), t.resident_bytes);
   t.context = in_.context;
   t.chunk = plan->chunk;
   t.layers = c_.layers;
@@ -378,12 +453,7 @@ void Planner::Describe(MemoryPlan* plan) const {
   t.layers_streamed = t.layers - t.layers_pinned;
   t.head_pinned = plan->head_pinned;
   t.read_ahead = plan->ring_slots > 0 ? plan->ring_slots - 1 : 0;
-  t.kv_bytes_per_token = plan->kv.bytes_per_token();
-  const uint32_t pages = plan->pages > 0 ? plan->pages - 1 : 0;
-  t.kv_bytes = pages * plan->kv.page_bytes;
-  t.state_bytes = plan->state.floats * 4;
-  static constexpr std::array<const char*, 4> kFormatNames = {"f32", "f16", "q8", "k8v4"};
-  t.kv_format = kFormatNames[static_cast<size_t>(in_.kv)];
+  DescribeKv(plan);
   t.pinned_bytes = plan->pinned_bytes;
   t.active_bytes_per_token = active_bytes_;
   t.experts_total = static_cast<uint32_t>(experts_total_);
@@ -410,11 +480,17 @@ void Planner::Describe(MemoryPlan* plan) const {
        fmt::format("{} of {}", plan->experts.slots, experts_total_));
   line("expert ring", plan->experts.ring * plan->experts.slot_bytes + plan->experts.staging_bytes,
        fmt::format("{} transient", plan->experts.ring));
+  const KvSplit& kv = plan->split;
   line("kv", t.kv_bytes,
-       fmt::format("{} tokens, {}, {} B each", pages * kKvPageTokens, t.kv_format,
-                   t.kv_bytes_per_token));
-  line("kv spare", plan->pages > 0 ? plan->kv.page_bytes : 0,
-       "one page, for copies of shared ones");
+       fmt::format(
+           "{} tokens, {}, {} B each{}", t.kv_resident_tokens, t.kv_format, t.kv_bytes_per_token,
+           kv.spills() ? fmt::format("; {} of {} spill to {}", FormatBytes(t.kv_spill_bytes),
+                                     FormatBytes(t.kv_spill_bytes + t.kv_bytes), t.spill_dir)
+                       : ""));
+  line("kv spare", kv.frames > 0 ? plan->kv.page_bytes : 0, "one page, for copies of shared ones");
+  line("kv window", kv.window_bytes,
+       fmt::format("spilled pages of {} layer{} at a time", kv.windows, kv.windows > 1 ? "s" : ""));
+  line("kv tables", kv.table_bytes, fmt::format("{} pages", kv.pages));
   line("state", t.state_bytes, "recurrent layers");
   line("activations", plan->activation_bytes + plan->embed_buffers * plan->embed_buffer_bytes,
        fmt::format("prefill chunk {}, tile {}, logits", plan->chunk, plan->tile));
@@ -425,6 +501,22 @@ void Planner::Describe(MemoryPlan* plan) const {
   }
   for (const UnitLayout& slab : plan->slab_units) t.streamed_bytes_per_token += slab.bytes;
   Predict(&t);
+}
+
+void Planner::DescribeKv(MemoryPlan* plan) const {
+  Plan& t = plan->table;
+  const KvSplit& kv = plan->split;
+  static constexpr std::array<const char*, 4> kFormatNames = {"f32", "f16", "q8", "k8v4"};
+  t.kv_format = kFormatNames[static_cast<size_t>(in_.kv)];
+  t.kv_bytes_per_token = plan->kv.bytes_per_token();
+  t.state_bytes = plan->state.floats * 4;
+  const uint32_t frames = kv.frames > 0 ? kv.frames - 1 : 0;
+  t.kv_bytes = frames * plan->kv.page_bytes;
+  t.kv_resident_tokens = frames * kKvPageTokens;
+  if (!kv.spills()) return;
+  t.kv_spill_bytes = uint64_t{kv.window_pages} * plan->kv.page_bytes;
+  t.kv_window_bytes = kv.window_bytes;
+  t.spill_dir = in_.spill_dir;
 }
 
 // Hit rate of decayed frequency by the share of all experts that is cached: recorded Qwen3-30B-A3B
@@ -467,7 +559,8 @@ void Planner::Predict(Plan* t) const {
 }
 
 Status Planner::TooSmall() const {
-  const uint64_t floor = FloorBytes(in_.context);
+  const KvSplit least = LeastSplit(in_.context);
+  const uint64_t floor = FloorBytes(least);
   if (floor <=
       in_.budget_bytes) {  // the floor is that of the smallest chunk; a larger one was asked for
     return Status(Code::kBudget,
@@ -476,19 +569,23 @@ Status Planner::TooSmall() const {
                   "--chunk", "use a smaller --chunk, or leave it out");
   }
   std::string hint = fmt::format("use --budget {}M", (floor + kMiB - 1) / kMiB);
-  uint32_t context = in_.context / kKvPageTokens * kKvPageTokens;
-  while (context >= kKvPageTokens && FloorBytes(context) > in_.budget_bytes) {
-    context = context > 16 * kKvPageTokens ? context / 2 / kKvPageTokens * kKvPageTokens
-                                           : context - kKvPageTokens;
+  uint32_t fits = 0, too_many = in_.context / kKvPageTokens + 1;  // pages
+  while (too_many - fits > 1) {
+    const uint32_t pages = fits + (too_many - fits) / 2;
+    (FloorBytes(LeastSplit(pages * kKvPageTokens)) <= in_.budget_bytes ? fits : too_many) = pages;
   }
-  if (context >= kKvPageTokens && context < in_.context)
-    hint += fmt::format(" or --ctx {}", context);
+  if (fits > 0 && fits * kKvPageTokens < in_.context)
+    hint += fmt::format(" or --ctx {}, the largest context that fits", fits * kKvPageTokens);
   const uint64_t missing = floor - in_.budget_bytes;
   return Status(
       Code::kBudget,
       fmt::format("budget {} is below the floor of {}: {} short", FormatBytes(in_.budget_bytes),
                   FormatBytes(floor), FormatBytes(missing)),
-      fmt::format("context {} tokens, KV {}", in_.context, FormatBytes(PagesBytes(in_.context))),
+      fmt::format("context {} tokens, KV {}{}", in_.context,
+                  FormatBytes(Split(in_.context, UINT32_MAX / 2).pages * base_.kv.page_bytes),
+                  least.spills() ? fmt::format(" ({} in memory with most of it on the disk)",
+                                               FormatBytes(KvBytes(least)))
+                                 : ""),
       hint);
 }
 

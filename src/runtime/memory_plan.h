@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/kv_layout.h"
@@ -24,6 +25,10 @@ struct PlanInput {
   ActType act = ActType::kAuto;
   uint32_t context = 0;  // tokens, > 0
   uint32_t chunk = 0;    // 0: chosen
+  // KV that stays in memory, the larger of both; 0 and 0: chosen. The rest goes to a file in
+  // spill_dir.
+  uint64_t kv_memory_tokens = 0, kv_memory_bytes = 0;
+  std::string spill_dir;
   uint64_t budget_bytes = 0;
   bool budget_auto = false;
   std::string budget_reason;
@@ -48,14 +53,25 @@ struct ExpertPlan {
   uint32_t keep_rows = 0;  // chunk rows whose expert outputs are kept and summed at the end
 };
 
+// KV pages of the context and the frames (memory) for them; where there are fewer frames, the
+// window through which attention sees the others. One page and one frame are spare.
+struct KvSplit {
+  uint32_t pages = 0, frames = 0;
+  uint32_t window_pages = 0, windows = 0;
+  uint64_t window_bytes = 0;
+  uint64_t table_bytes = 0;  // page tables, keys, checksums
+  bool spills() const { return frames < pages; }
+};
+
 struct MemoryPlan {
   Plan table;
+  KvSplit split;
   uint64_t alignment = 4096;  // of reads
   KvLayout kv;
   StateLayout state;
   Widths widths;
   uint32_t act_formats = 0;  // bit per ActFormat that the weights ask for
-  uint32_t context = 0, chunk = 0, tile = 0, logits_rows = 0, pages = 0;
+  uint32_t context = 0, chunk = 0, tile = 0, logits_rows = 0;
   std::vector<uint8_t> layer_pinned;
   bool head_pinned = false, embedding_pinned = false;
   std::vector<UnitLayout> layer_units;

@@ -42,11 +42,12 @@ PrefixCache::Match PrefixCache::Find(const PrefixKey& parent, std::span<const To
   return best;
 }
 
-bool PrefixCache::FreeOne() {
+bool PrefixCache::FreeOne(bool with_frame) {
   int oldest = -1;
   for (size_t page = 0; page < entries_.size(); ++page) {
     const int id = static_cast<int>(page);
     if (entries_[page].count == 0 || pool_->references(id) > 1) continue;
+    if (with_frame && !pool_->resident(id)) continue;
     if (oldest < 0 || entries_[page].touched < entries_[static_cast<size_t>(oldest)].touched)
       oldest = id;
   }

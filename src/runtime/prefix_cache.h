@@ -4,7 +4,8 @@
 // fewer for the last page of a timeline that ended) and the key of the prefix before it; the cache
 // holds one reference of the page, so that it outlives its timeline and nobody writes into it
 // (writers copy first). When the pool runs dry FreeOne gives back the page used longest ago that
-// nobody else holds. No allocation after construction; at most one entry per page of the pool.
+// nobody else holds (with_frame: of those that are not away). No allocation after construction; at
+// most one entry per page of the pool.
 #pragma once
 
 #include <array>
@@ -29,8 +30,10 @@ class PrefixCache {
   };
   // Of the pages that follow `parent`, the one that agrees with the longest beginning of ids.
   Match Find(const PrefixKey& parent, std::span<const TokenId> ids);
-  bool FreeOne();
+  bool FreeOne(bool with_frame = false);
+  void Forget(int page) { Drop(page); }
   void Clear();
+  static constexpr uint64_t kEntryBytes = kKvPageTokens * sizeof(TokenId) + 48;  // at most
   uint32_t entries() const { return used_; }
 
  private:
@@ -40,6 +43,7 @@ class PrefixCache {
     uint32_t count = 0;  // 0: no entry
     uint64_t touched = 0;
   };
+  static_assert(sizeof(Entry) <= kEntryBytes);
   void Drop(int page);
 
   KvPagePool* pool_;

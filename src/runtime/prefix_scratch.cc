@@ -13,7 +13,7 @@
 #include <map>
 #include <vector>
 
-#include "io/atomic_file.h"
+#include "io/nameless_file.h"
 #include "runtime/prefix_format.h"
 #include "runtime/prefix_medium.h"
 
@@ -112,23 +112,10 @@ class PrefixScratch final : public PrefixMedium {
   std::unordered_map<PrefixName, Entry, PrefixNameHash> entries_;
 };
 
-// O_TMPFILE where the file system has it.
-int OpenNameless(const std::string& dir) {
-  int fd = open(dir.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
-  if (fd >= 0) return fd;
-  std::string name = dir + "/scratch-XXXXXX";
-  fd = mkostemp(name.data(), O_CLOEXEC);
-  if (fd >= 0) unlink(name.c_str());
-  return fd;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<PrefixMedium>> OpenPrefixScratch(const std::string& dir) {
-  SLUICE_TRY(MakeFolders(dir));
-  const int fd = OpenNameless(dir);
-  if (fd < 0)
-    return Status(Code::kIo, fmt::format("cannot create a file: {}", strerror(errno)), dir);
+  SLUICE_ASSIGN(const int fd, OpenNamelessFile(dir));
   return std::unique_ptr<PrefixMedium>(std::make_unique<PrefixScratch>(fd, dir));
 }
 

@@ -33,24 +33,6 @@ Sequence::~Sequence() {
   if (state_ != nullptr) pool_->free_states.push_back(state_);
 }
 
-bool Sequence::MakeRoom(uint32_t pages) {
-  while (pool_->pages->free_pages() < pages) {
-    if (!pool_->cache->FreeOne()) return false;
-  }
-  return true;
-}
-
-Status Sequence::Reserve(uint32_t tokens) {
-  if (!table_) return {};
-  table_->Truncate(length());
-  const uint32_t last = (tokens + kKvPageTokens - 1) / kKvPageTokens;
-  // One more: the page that new tokens are appended to may be shared, and is copied then.
-  (void)MakeRoom(last - std::min(last, table_->pages()) + 1);
-  SLUICE_TRY(table_->Append(tokens - length()));
-  ShowPages();
-  return {};
-}
-
 void Sequence::ShowPages() {
   for (uint32_t i = 0; i < table_->pages(); ++i) pointers_[i] = table_->data(i);
 }
@@ -79,6 +61,7 @@ void Sequence::Undo(uint32_t n) {
   tokens_.resize(n);
   keys_.resize(std::min<size_t>(keys_.size(), n / kKvPageTokens + 1));
   if (recurrent()) state_stale = true;
+  if (table_) table_->Truncate(n);
 }
 
 void Sequence::ClearState() {
@@ -101,8 +84,10 @@ void Sequence::ChainTo(std::span<const TokenId> ids, uint32_t pages) {
   }
 }
 
-ByteSpan Sequence::PageBytes(uint32_t index) const {
-  return {pointers_[index], pool_->pages->page_bytes()};
+Result<ByteSpan> Sequence::PageBytes(uint32_t index) const {
+  const int page = table_->page(index);
+  if (!pool_->pages->resident(page)) return pool_->spill->Peek(page);
+  return ByteSpan(pool_->pages->data(page), pool_->pages->page_bytes());
 }
 
 MutableByteSpan Sequence::StateBytes() const {
@@ -209,7 +194,8 @@ bool Sequence::LoadPage(std::span<const TokenId> ids, uint32_t index) {
     table_->Adopt(here.page, kKvPageTokens);
     return true;
   }
-  if (pool_->store == nullptr || !MakeRoom(1) || !table_->Append(kKvPageTokens).ok()) return false;
+  if (pool_->store == nullptr || !MakeRoom(1).ok() || !table_->Append(kKvPageTokens).ok())
+    return false;
   if (pool_->store->GetPage(keys_[index + 1], tokens,
                             {table_->data(index), pool_->pages->page_bytes()})) {
     return true;
@@ -227,7 +213,7 @@ bool Sequence::LoadTail(std::span<const TokenId> ids, const Found& found) {
   }
   MutableByteSpan page;
   if (rest > 0) {
-    if (!MakeRoom(1) || !table_->Append(rest).ok()) return false;
+    if (!MakeRoom(1).ok() || !table_->Append(rest).ok()) return false;
     page = {table_->data(pages), pool_->pages->page_bytes()};
   }
   const auto tail = ids.subspan(uint64_t{pages} * kKvPageTokens, rest);
@@ -251,8 +237,9 @@ bool Sequence::LoadState(uint32_t n) {
   const uint32_t rest = n % kKvPageTokens;
   const auto tail = std::span<const TokenId>(tokens_).subspan(n - rest, rest);
   if (rest == 0) return pool_->store->GetCheckpoint(KeyAt(n), n, tail, {}, StateBytes());
-  if (!MakeRoom(1)) return false;
+  if (!MakeRoom(1).ok()) return false;
   const int page = pool_->pages->Alloc();
+  if (page < 0) return false;
   const bool good = pool_->store->GetCheckpoint(
       KeyAt(n), n, tail, {pool_->pages->data(page), pool_->pages->page_bytes()}, StateBytes());
   pool_->pages->Unref(page);
@@ -275,14 +262,16 @@ Status Sequence::Keep() {
     if (pool_->store->HasPage(keys_[i + 1])) continue;
     const auto tokens =
         std::span<const TokenId>(tokens_).subspan(uint64_t{i} * kKvPageTokens, kKvPageTokens);
-    SLUICE_TRY(pool_->store->PutPage(keys_[i + 1], tokens, PageBytes(i)));
+    SLUICE_ASSIGN(const ByteSpan page, PageBytes(i));
+    SLUICE_TRY(pool_->store->PutPage(keys_[i + 1], tokens, page));
   }
   if (recurrent()) return {};
   for (uint32_t mark : marks_) {
     const uint32_t rest = mark % kKvPageTokens;
     if (mark > length() || rest == 0 || pool_->store->HasCheckpoint(KeyAt(mark))) continue;
     SLUICE_ASSIGN(const std::unique_ptr<CheckpointWriter> writer, Begin(mark));
-    SLUICE_TRY(writer->Commit(PageBytes(mark / kKvPageTokens)));
+    SLUICE_ASSIGN(const ByteSpan page, PageBytes(mark / kKvPageTokens));
+    SLUICE_TRY(writer->Commit(page));
   }
   return {};
 }
@@ -299,7 +288,9 @@ Status Sequence::KeepState() {
   SLUICE_ASSIGN(const std::unique_ptr<CheckpointWriter> writer, Begin(length()));
   SLUICE_TRY(writer->WriteState(0, StateBytes()));
   const uint32_t rest = length() % kKvPageTokens;
-  return writer->Commit(rest == 0 ? ByteSpan() : PageBytes(length() / kKvPageTokens));
+  if (rest == 0) return writer->Commit({});
+  SLUICE_ASSIGN(const ByteSpan page, PageBytes(length() / kKvPageTokens));
+  return writer->Commit(page);
 }
 
 }  // namespace sluice

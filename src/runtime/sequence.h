@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "model/tile.h"
+#include "runtime/kv_spill.h"
 #include "runtime/prefix_cache.h"
 #include "runtime/prefix_store.h"
 #include "sluice/types.h"
@@ -28,6 +29,7 @@ struct SequencePool {
   uint64_t state_floats = 0;
   PrefixCache* cache = nullptr;  // null exactly when pages is
   PrefixStore* store = nullptr;  // null: nothing is kept on flash
+  KvSpill* spill = nullptr;      // null: every page has a frame
   PrefixKey root;
 };
 
@@ -38,9 +40,12 @@ class Sequence {
   Sequence(const Sequence&) = delete;
   Sequence& operator=(const Sequence&) = delete;
 
-  // Pages of this timeline's own for positions [length, tokens); kContextFull when the pool is
-  // empty.
+  // Before a step up to `tokens`: pages of this timeline's own for positions [length, tokens), or,
+  // where pages may be away, the certainty that there will be. kContextFull when the pool is empty.
   Status Reserve(uint32_t tokens);
+  // Before each chunk: the pages of positions [from, to) are here, are this timeline's own and may
+  // be written; no more pages are away than the window holds.
+  Status Extend(uint32_t from, uint32_t to);
   void Cut(uint32_t n);  // keeps the first n tokens
   // A step failed: its tokens never were.
   void Undo(uint32_t n);
@@ -72,8 +77,15 @@ class Sequence {
   PrefixStore* store() const { return pool_->store; }
   // The name of the first n tokens, n <= length().
   PrefixKey KeyAt(uint32_t n);
-  // Page `index` as bytes, for a checkpoint.
-  ByteSpan PageBytes(uint32_t index) const;
+  // Page `index` as bytes, for a checkpoint; until the next call here.
+  Result<ByteSpan> PageBytes(uint32_t index) const;
+  // What KvSpill needs for a chunk.
+  std::span<const int32_t> page_ids() const {
+    return table_ ? table_->ids() : std::span<const int32_t>();
+  }
+  uint8_t** page_pointers() { return pointers_.data(); }
+  // A page whose bytes were damaged must not be found by others.
+  void ForgetDamaged();
   // A checkpoint of the first n tokens, to be filled by the caller; store() is not null.
   Result<std::unique_ptr<CheckpointWriter>> Begin(uint32_t n);
   bool state_stale = false;
@@ -86,7 +98,12 @@ class Sequence {
   };
   void ClearState();
   void ShowPages();
-  bool MakeRoom(uint32_t pages);
+  // Pages [keep, keep_end) of this timeline keep their frames.
+  Status MakeRoom(uint32_t pages, uint32_t keep, uint32_t keep_end);
+  Status MakeRoom(uint32_t pages) { return MakeRoom(pages, table_->pages(), table_->pages()); }
+  Status FreeFrames(uint32_t frames, uint32_t keep, uint32_t keep_end);
+  Status FetchPage(uint32_t index);
+  Status FillFrames();
   void ChainTo(std::span<const TokenId> ids, uint32_t pages);
   uint32_t KnownPages(std::span<const TokenId> ids, uint32_t common, uint32_t limit);
   Found FindBest(std::span<const TokenId> ids, uint32_t live, uint32_t pages, uint32_t limit);

@@ -76,8 +76,9 @@ void Snapshots::Commit() {
   for (Point& point : points_) {
     if (point.writer == nullptr) continue;
     const uint32_t rest = point.length % kKvPageTokens;
-    const Status status = point.writer->Commit(
-        rest == 0 ? ByteSpan() : sequence_->PageBytes(point.length / kKvPageTokens));
+    const Result<ByteSpan> page =
+        rest == 0 ? ByteSpan() : sequence_->PageBytes(point.length / kKvPageTokens);
+    const Status status = page.ok() ? point.writer->Commit(*page) : page.status();
     if (!status.ok()) Drop(&point, status);
   }
   points_.clear();

@@ -135,8 +135,11 @@ Status StepLoop::Run(const Request& r) {
     const uint32_t n = std::min(c_.plan->chunk, total - done);
     // Recomputed tokens do not share a chunk with new ones, so that row indices stay simple.
     const uint32_t rows = done < before ? std::min(n, before - done) : n;
-    status = RunChunk(r, std::span<const TokenId>(s.tokens()).subspan(done, rows), done,
-                      done + rows == total);
+    status = s.Extend(done, done + rows);
+    if (status.ok()) {
+      status = RunChunk(r, std::span<const TokenId>(s.tokens()).subspan(done, rows), done,
+                        done + rows == total);
+    }
     done += rows;
   }
   if (status.ok()) {
@@ -144,6 +147,7 @@ Status StepLoop::Run(const Request& r) {
     return {};
   }
   snapshots_.Abort();
+  s.ForgetDamaged();
   s.Undo(before);
   return status;
 }
@@ -159,7 +163,11 @@ Status StepLoop::RunChunk(const Request& r, std::span<const TokenId> ids, uint32
   PrepareRows(r.sequence, first_pos, rows);
   const bool prompt_ends = last && r.ids.size() > 1;
   snapshots_.Begin(r.sequence, first_pos, rows, prompt_ends);
-  SLUICE_TRY(Layers(first_pos, rows, r.cancel));
+  if (c_.spill != nullptr)
+    c_.spill->Begin(r.sequence->page_ids(), r.sequence->page_pointers(), first_pos, rows);
+  const Status status = Layers(first_pos, rows, r.cancel);
+  if (c_.spill != nullptr) c_.spill->End();
+  SLUICE_TRY(status);
   snapshots_.Commit();
   if (c_.experts != nullptr) c_.experts->EndStep();
   if (!last && !every) return {};
@@ -168,20 +176,11 @@ Status StepLoop::RunChunk(const Request& r, std::span<const TokenId> ids, uint32
 
 Status StepLoop::Layers(uint32_t first_pos, uint32_t rows, const std::atomic<bool>* cancel) {
   const ModelConfig& c = c_.map->config;
-  const uint32_t tile = c_.plan->tile;
   for (uint32_t layer = 0; layer < c.layers; ++layer) {
     if (cancel != nullptr && cancel->load(std::memory_order_relaxed))
       return Status(Code::kFailed, "cancelled");
     const uint64_t start = NowNanos();
-    SLUICE_TRY(c_.stream->Acquire(layer));
-    const LayerWeights& w = c_.stream->layer(layer);
-    for (uint32_t row = 0; row < rows;) {
-      forward_.t = TileAt(row, snapshots_.TileRows(row, std::min(tile, rows - row)));
-      page_->mix(forward_, w);
-      page_->feed(forward_, w);
-      row += forward_.t.rows;
-      snapshots_.Passed(layer, row);
-    }
+    SLUICE_TRY(Mix(layer, rows));
     if (c.IsMoeLayer(layer)) {
       if (c_.experts == nullptr) return Status(Code::kFailed, "no expert store");
       const Status status = c_.experts->Run(layer, rows, x_, moe_);
@@ -199,6 +198,22 @@ Status StepLoop::Layers(uint32_t first_pos, uint32_t rows, const std::atomic<boo
     SLUICE_TRY(CheckFinite(rows, layer));
     Show(first_pos, rows, layer);
   }
+  return {};
+}
+
+// The layer's mixer and dense feed, tile by tile; the layer's weights stay acquired.
+Status StepLoop::Mix(uint32_t layer, uint32_t rows) {
+  if (c_.spill != nullptr) SLUICE_TRY(c_.spill->Enter(layer));
+  SLUICE_TRY(c_.stream->Acquire(layer));
+  const LayerWeights& w = c_.stream->layer(layer);
+  for (uint32_t row = 0; row < rows;) {
+    forward_.t = TileAt(row, snapshots_.TileRows(row, std::min(c_.plan->tile, rows - row)));
+    page_->mix(forward_, w);
+    page_->feed(forward_, w);
+    row += forward_.t.rows;
+    snapshots_.Passed(layer, row);
+  }
+  if (c_.spill != nullptr) c_.spill->Leave(layer);
   return {};
 }
 

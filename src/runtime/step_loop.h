@@ -52,6 +52,7 @@ class StepLoop {
     WeightStream* stream = nullptr;
     ExpertRunner* experts = nullptr;  // null for dense models
     bool float_act = false;
+    KvSpill* spill = nullptr;  // null: every KV page has a frame
     Timeline* timeline = nullptr;
   };
   static Result<std::unique_ptr<StepLoop>> Make(Context context);
@@ -84,6 +85,7 @@ class StepLoop {
   Status RunChunk(const Request& request, std::span<const TokenId> ids, uint32_t first_row,
                   bool last);
   Status Layers(uint32_t first_pos, uint32_t rows, const std::atomic<bool>* cancel);
+  Status Mix(uint32_t layer, uint32_t rows);
   void Show(uint32_t first_pos, uint32_t rows, uint32_t layer) const;
   Status Embed(std::span<const TokenId> ids);
   Status EmbedFromFile(std::span<const TokenId> ids);
