@@ -417,7 +417,14 @@ Status EngineCore::OpenStore() {
   if (store.ephemeral && plan_.state.floats == 0) return {};
   store.dir = store.ephemeral ? options_.scratch_dir : options_.state_dir + "/prefix";
   store.bytes_max = options_.prefix_store_bytes;
-  SLUICE_ASSIGN(store.identity.model, ModelHash(digest_));
+  if (!store.ephemeral) {  // other processes may have other models
+    Result<std::string> model = ModelHash(digest_);
+    if (!model.ok()) {  // whoever needs those bytes will say what is wrong
+      LogOnce(LogLevel::kInfo, "prefix store", "no prefix store: " + model.status().ToString());
+      return {};
+    }
+    store.identity.model = std::move(model).value();
+  }
   store.identity.kv_format = plan_.table.kv_format;
   store.identity.arithmetic =
       fmt::format("{} {:x}{} v{} rope {}", ops_->isa, plan_.act_formats,
@@ -519,7 +526,8 @@ Status EngineCore::Run(const StepLoop::Request& request) {
     counters_.decode_stall_ns += StallNs() - stall;
     if (spill_ != nullptr) counters_.decode_spill_bytes += spill_->bytes_read() - spilled;
   } else {
-    if (counters_.prompt_tokens == 0) counters_.ttft_s = counters_.load_s + counters_.align_s + seconds;
+    if (counters_.prompt_tokens == 0)
+      counters_.ttft_s = counters_.load_s + counters_.align_s + seconds;
     counters_.prefill_s += seconds;
     counters_.prompt_tokens += request.ids.size();
     counters_.prefill_bytes += queue_->bytes_read() - bytes;

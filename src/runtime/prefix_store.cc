@@ -41,12 +41,13 @@ class Store final : public PrefixStore {
   Result<PrefixExtent> Create(const PrefixHead& head);
   Status Publish(const PrefixHead& head, PrefixExtent* extent);
   void Discard(PrefixExtent* extent);
+  // Deletes what was used longest ago until there is room for this much more.
+  Status MakeRoom(uint64_t bytes_more, uint64_t entries_more, const PrefixName* keep);
 
  private:
   PrefixHead Head(bool checkpoint, const PrefixKey& key, uint32_t length,
                   std::span<const TokenId> tokens) const;
   bool Get(const PrefixHead& want, MutableByteSpan state, MutableByteSpan page);
-  Status MakeRoom(uint64_t bytes_more, uint64_t entries_more, const PrefixName* keep);
   PrefixIndex::iterator LeastRecent(const PrefixName* keep);
   void Forget(const PrefixName& name);
   int64_t NextUsedNs();
@@ -360,6 +361,9 @@ Result<std::unique_ptr<PrefixStore>> PrefixStore::Open(Options options) {
                 options.ephemeral ? OpenPrefixScratch(options.dir) : OpenPrefixFolder(options.dir));
   auto store = std::make_unique<Store>(std::move(options), std::move(medium));
   store->Refresh();
+  // Writers that were killed, or ran side by side, may have left an entry too many.
+  if (const Status room = store->MakeRoom(0, 0, nullptr); !room.ok())
+    LogOnce(LogLevel::kInfo, "prefix store", room.ToString());
   return std::unique_ptr<PrefixStore>(std::move(store));
 }
 
