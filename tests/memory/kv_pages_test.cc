@@ -77,6 +77,32 @@ TEST_F(KvPagesTest, WholePagesAreSharedForNothing) {
   EXPECT_EQ(pool_.free_pages(), 5u);
 }
 
+TEST(KvPagePoolTest, PagesAreAwayWhileOthersHaveTheirFrames) {
+  Ledger ledger{4 * kMiB};
+  KvPagePool pool = std::move(KvPagePool::Make(&ledger, 1000, 8, 2)).value();
+  EXPECT_EQ(ledger.used_bytes(), 4096u);
+  const int a = pool.Alloc(), b = pool.Alloc();
+  EXPECT_EQ(pool.free_pages(), 6u);
+  EXPECT_EQ(pool.Alloc(), -1) << "no frame";
+  uint8_t* const frame = pool.data(a);
+  pool.SetSaved(a, true);
+  pool.Evict(a);
+  EXPECT_EQ(pool.data(a), nullptr);
+  EXPECT_EQ(pool.references(a), 1u);
+  const int c = pool.Alloc();
+  EXPECT_NE(c, a);
+  EXPECT_EQ(pool.data(c), frame);
+  EXPECT_FALSE(pool.saved(c));
+  EXPECT_FALSE(pool.Fetch(a));
+  pool.Unref(b);
+  EXPECT_TRUE(pool.Fetch(a));
+  EXPECT_TRUE(pool.saved(a));
+  pool.Evict(a);
+  pool.Unref(a);  // a page that is away has no frame to give back
+  EXPECT_EQ(pool.free_frames(), 1u);
+  EXPECT_EQ(pool.free_pages(), 7u);
+}
+
 TEST(KvPagePoolTest, SizesThatDoNotFitAreRefused) {
   Ledger ledger(1000);
   EXPECT_EQ(KvPagePool::Make(&ledger, 1000, 2).status().code(), Code::kBudget);
