@@ -122,7 +122,7 @@ void EngineCore::KnowMachine(PlanInput* plan) {
   if (options_.probe) {
     MeasureDisk({});
     machine_.memory_bytes_per_s = MeasureMemoryBandwidth(
-        std::min<uint64_t>(kMemoryProbeBytesMax, plan->budget_bytes / 4), plan->threads);
+        std::min<uint64_t>(kMemoryProbeBytesMax, plan->budget_bytes / 4), plan->threads, ops_->isa);
     KeepMachine();
   }
   if (options_.io_depth > 0) machine_.depth = options_.io_depth;
@@ -166,7 +166,8 @@ void EngineCore::MeasureMachine() {
   const std::vector<MutableByteSpan> pinned = stream_->PinnedMemory();
   if (pinned.empty() || pinned[0].size() < kMemoryProbeBytesMin) return;  // would measure a cache
   const size_t bytes = std::min<size_t>(pinned[0].size(), kMemoryProbeBytesMax);
-  machine_.memory_bytes_per_s = MeasureMemoryBandwidth(pinned[0].first(bytes), pool_.get());
+  machine_.memory_bytes_per_s =
+      MeasureMemoryBandwidth(pinned[0].first(bytes), pool_.get(), ops_->isa);
 }
 
 Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
