@@ -11,6 +11,16 @@ uint32_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b) {
       std::mismatch(a.begin(), a.begin() + static_cast<long>(most), b.begin()).first - a.begin());
 }
 
+std::span<const TokenId> PageOf(std::span<const TokenId> ids, uint32_t page) {
+  return ids.subspan(uint64_t{page} * kKvPageTokens, kKvPageTokens);
+}
+
+// The tokens of the first n that follow the last full page.
+std::span<const TokenId> TailOf(std::span<const TokenId> ids, uint32_t n) {
+  const uint32_t rest = n % kKvPageTokens;
+  return ids.subspan(n - rest, rest);
+}
+
 }  // namespace
 
 Sequence::Sequence(SequencePool* pool, uint32_t context) : pool_(pool), context_(context) {
@@ -71,16 +81,19 @@ void Sequence::ClearState() {
 
 PrefixKey Sequence::KeyAt(uint32_t n) {
   ChainTo(tokens_, n / kKvPageTokens);
+  return KeyOf(tokens_, n);
+}
+
+// The same for the text that keys_ belongs to at the moment, as far as its pages are chained.
+PrefixKey Sequence::KeyOf(std::span<const TokenId> ids, uint32_t n) const {
   const PrefixKey& page = keys_[n / kKvPageTokens];
-  const uint32_t rest = n % kKvPageTokens;
-  return rest == 0 ? page
-                   : ChainKey(page, std::span<const TokenId>(tokens_).subspan(n - rest, rest));
+  return n % kKvPageTokens == 0 ? page : ChainKey(page, TailOf(ids, n));
 }
 
 void Sequence::ChainTo(std::span<const TokenId> ids, uint32_t pages) {
   while (keys_.size() <= pages) {
-    const size_t at = (keys_.size() - 1) * kKvPageTokens;
-    keys_.push_back(ChainKey(keys_.back(), ids.subspan(at, kKvPageTokens)));
+    const auto page = static_cast<uint32_t>(keys_.size()) - 1;
+    keys_.push_back(ChainKey(keys_.back(), PageOf(ids, page)));
   }
 }
 
@@ -100,10 +113,7 @@ void Sequence::Share() {
   ChainTo(tokens_, full);
   for (; shared_pages_ < full; ++shared_pages_) {
     const uint32_t i = shared_pages_;
-    pool_->cache->Add(
-        keys_[i],
-        std::span<const TokenId>(tokens_).subspan(uint64_t{i} * kKvPageTokens, kKvPageTokens),
-        table_->page(i));
+    pool_->cache->Add(keys_[i], PageOf(tokens_, i), table_->page(i));
   }
 }
 
@@ -112,7 +122,7 @@ uint32_t Sequence::KnownPages(std::span<const TokenId> ids, uint32_t common, uin
   uint32_t pages = common / kKvPageTokens;
   for (; (pages + 1) * kKvPageTokens <= limit; ++pages) {
     ChainTo(ids, pages + 1);
-    const auto tokens = ids.subspan(uint64_t{pages} * kKvPageTokens, kKvPageTokens);
+    const auto tokens = PageOf(ids, pages);
     if (pool_->cache->Find(keys_[pages], tokens).tokens == kKvPageTokens) continue;
     if (pool_->store == nullptr || !pool_->store->HasPage(keys_[pages + 1])) break;
   }
@@ -122,10 +132,7 @@ uint32_t Sequence::KnownPages(std::span<const TokenId> ids, uint32_t common, uin
 Sequence::Found Sequence::FindCheckpoint(std::span<const TokenId> ids, uint32_t above,
                                          uint32_t limit) {
   for (uint32_t n = limit; n > above && pool_->store != nullptr; --n) {
-    const uint32_t page = n / kKvPageTokens, rest = n % kKvPageTokens;
-    const PrefixKey key =
-        rest == 0 ? keys_[page] : ChainKey(keys_[page], ids.subspan(n - rest, rest));
-    if (pool_->store->HasCheckpoint(key)) return {n, true, {}};
+    if (pool_->store->HasCheckpoint(KeyOf(ids, n))) return {n, true, {}};
   }
   return {};
 }
@@ -188,7 +195,7 @@ uint32_t Sequence::Load(std::span<const TokenId> ids, const Found& found) {
 }
 
 bool Sequence::LoadPage(std::span<const TokenId> ids, uint32_t index) {
-  const auto tokens = ids.subspan(uint64_t{index} * kKvPageTokens, kKvPageTokens);
+  const auto tokens = PageOf(ids, index);
   const PrefixCache::Match here = pool_->cache->Find(keys_[index], tokens);
   if (here.tokens == kKvPageTokens) {
     table_->Adopt(here.page, kKvPageTokens);
@@ -216,9 +223,8 @@ bool Sequence::LoadTail(std::span<const TokenId> ids, const Found& found) {
     if (!MakeRoom(1).ok() || !table_->Append(rest).ok()) return false;
     page = {table_->data(pages), pool_->pages->page_bytes()};
   }
-  const auto tail = ids.subspan(uint64_t{pages} * kKvPageTokens, rest);
-  const PrefixKey key = rest == 0 ? keys_[pages] : ChainKey(keys_[pages], tail);
-  return pool_->store->GetCheckpoint(key, found.tokens, tail, page, StateBytes());
+  return pool_->store->GetCheckpoint(KeyOf(ids, found.tokens), found.tokens,
+                                     TailOf(ids, found.tokens), page, StateBytes());
 }
 
 uint32_t Sequence::RestoreState() {
@@ -234,9 +240,8 @@ uint32_t Sequence::RestoreState() {
 // The state alone: the rows of the checkpoint's page are in the timeline's own pages already, which
 // others may share.
 bool Sequence::LoadState(uint32_t n) {
-  const uint32_t rest = n % kKvPageTokens;
-  const auto tail = std::span<const TokenId>(tokens_).subspan(n - rest, rest);
-  if (rest == 0) return pool_->store->GetCheckpoint(KeyAt(n), n, tail, {}, StateBytes());
+  const auto tail = TailOf(tokens_, n);
+  if (tail.empty()) return pool_->store->GetCheckpoint(KeyAt(n), n, tail, {}, StateBytes());
   if (!MakeRoom(1).ok()) return false;
   const int page = pool_->pages->Alloc();
   if (page < 0) return false;
@@ -260,10 +265,8 @@ Status Sequence::Keep() {
   for (; kept_pages_ < full; ++kept_pages_) {
     const uint32_t i = kept_pages_;
     if (pool_->store->HasPage(keys_[i + 1])) continue;
-    const auto tokens =
-        std::span<const TokenId>(tokens_).subspan(uint64_t{i} * kKvPageTokens, kKvPageTokens);
     SLUICE_ASSIGN(const ByteSpan page, PageBytes(i));
-    SLUICE_TRY(pool_->store->PutPage(keys_[i + 1], tokens, page));
+    SLUICE_TRY(pool_->store->PutPage(keys_[i + 1], PageOf(tokens_, i), page));
   }
   if (recurrent()) return {};
   for (uint32_t mark : marks_) {
@@ -277,9 +280,7 @@ Status Sequence::Keep() {
 }
 
 Result<std::unique_ptr<CheckpointWriter>> Sequence::Begin(uint32_t n) {
-  const uint32_t rest = n % kKvPageTokens;
-  return pool_->store->BeginCheckpoint(KeyAt(n), n,
-                                       std::span<const TokenId>(tokens_).subspan(n - rest, rest));
+  return pool_->store->BeginCheckpoint(KeyAt(n), n, TailOf(tokens_, n));
 }
 
 Status Sequence::KeepState() {

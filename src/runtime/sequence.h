@@ -105,6 +105,7 @@ class Sequence {
   Status FetchPage(uint32_t index);
   Status FillFrames();
   void ChainTo(std::span<const TokenId> ids, uint32_t pages);
+  PrefixKey KeyOf(std::span<const TokenId> ids, uint32_t n) const;
   uint32_t KnownPages(std::span<const TokenId> ids, uint32_t common, uint32_t limit);
   Found FindBest(std::span<const TokenId> ids, uint32_t live, uint32_t pages, uint32_t limit);
   Found FindCheckpoint(std::span<const TokenId> ids, uint32_t above, uint32_t limit);
