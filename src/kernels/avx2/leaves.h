@@ -28,4 +28,26 @@ void DeltaStep(const DeltaStepArgs& args);
 void ConvStep(const float* w, uint32_t kernel, const float* x, float* state, uint32_t begin,
               uint32_t end, float* y);
 
+// The table of a set that has products of its own and these leaves for all else. Evaluated by the
+// compiler: nothing of it is code that a lesser processor could meet.
+consteval Ops TableOf(const char* isa, decltype(Ops::matmul) matmul) {
+  return {
+      .isa = isa,
+      .matmul = matmul,
+      .quantize = Quantize,
+      .rms_norm = RmsNorm,
+      .rope = Rope,
+      .silu_mul = SiluMul,
+      .gelu_tanh_mul = GeluTanhMul,
+      .swiglu_clamped_mul = SwigluClampedMul,
+      .add = Add,
+      .mul_sigmoid = MulSigmoid,
+      .softmax = Softmax,
+      .kv_store = KvStore,
+      .attention = Attention,
+      .delta_step = DeltaStep,
+      .conv_step = ConvStep,
+  };
+}
+
 }  // namespace sluice::avx2

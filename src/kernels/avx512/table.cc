@@ -16,23 +16,7 @@ void Matmul(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   }
 }
 
-constexpr Ops kOps = {
-    .isa = "avx512",
-    .matmul = Matmul,
-    .quantize = avx2::Quantize,
-    .rms_norm = avx2::RmsNorm,
-    .rope = avx2::Rope,
-    .silu_mul = avx2::SiluMul,
-    .gelu_tanh_mul = avx2::GeluTanhMul,
-    .swiglu_clamped_mul = avx2::SwigluClampedMul,
-    .add = avx2::Add,
-    .mul_sigmoid = avx2::MulSigmoid,
-    .softmax = avx2::Softmax,
-    .kv_store = avx2::KvStore,
-    .attention = avx2::Attention,
-    .delta_step = avx2::DeltaStep,
-    .conv_step = avx2::ConvStep,
-};
+constexpr Ops kOps = avx2::TableOf("avx512", Matmul);
 
 }  // namespace
 
