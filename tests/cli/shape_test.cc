@@ -96,11 +96,13 @@ TEST(PlanShape, BudgetBelowTheFloorNamesOneThatWorks) {
 }
 
 TEST(PlanShape, TemporaryFolderThatIsNotThere) {
+  TempDir dir;
+  const std::string missing = dir / "missing";
   ProcessOptions options;
-  options.environment = {{"TMPDIR", "/nonexistent"}};
+  options.environment = {{"TMPDIR", missing}};
   const ProcessResult result = Sluice({"plan", "--shape", "olmoe-7b"}, options);
   EXPECT_EQ(result.code, 5) << result.err;
-  EXPECT_NE(result.err.find("/nonexistent/"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find(missing + "/"), std::string::npos) << result.err;
   EXPECT_NE(result.err.find("TMPDIR"), std::string::npos) << result.err;
 }
 
