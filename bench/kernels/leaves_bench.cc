@@ -107,7 +107,7 @@ void Register() {
                                                       {"attention/q8", KvFormat::kQ8},
                                                       {"attention/k8v4", KvFormat::kK8V4}};
   for (const auto& [name, format] : formats)
-    benchmark::RegisterBenchmark(name, Attention, format)->Arg(1)->Arg(4)->Arg(8);
+    benchmark::RegisterBenchmark(name, Attention, format)->Arg(1)->Arg(4)->Arg(8)->Arg(16);
   static Buffers buffers;
   RegisterLeaves(&buffers);
   benchmark::RegisterBenchmark("sampler", Sampling)
