@@ -6,6 +6,8 @@ endif
 JOBS ?= $(shell nproc)
 CTEST_JOBS ?= 1
 FUZZ_SECONDS ?= 60
+# For each micro-benchmark, e.g. BENCH_ARGS=--benchmark_min_time=0.05
+BENCH_ARGS ?=
 # Extra options of the configure step, e.g. CMAKE_ARGS=-DSLUICE_RUST=OFF
 CMAKE_ARGS ?=
 build = cmake --preset $(1) $(CMAKE_ARGS) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }; cmake --build --preset $(1) -j$(JOBS) $(2)
@@ -16,7 +18,7 @@ help:
 	@echo "make demo          a real model answers inside a budget smaller than its file"
 	@echo "make test          set up, build and run every test"
 	@echo "make build         set up and build build/release/sluice"
-	@echo "make bench         micro-benchmarks and the default model"
+	@echo "make bench         micro-benchmarks, then the default model resident and streamed"
 	@echo "make bench-35b     forge a 35B-class file, run it here and in llama.cpp (20 GB of disk)"
 	@echo "make format        clang-format over the tree"
 	@echo "make lint          clang-tidy and the tree's own checks"
@@ -40,11 +42,14 @@ test:
 	@$(call build,release)
 	@ctest --test-dir build/release --output-on-failure --no-tests=error -j$(CTEST_JOBS)
 
-bench: setup
+bench:
+	@tools/setup --tests
 	@mkdir -p build
 	@$(call build,bench)
-	@for b in $$(find build/bench/bench -maxdepth 1 -type f -executable -name '*_bench' 2>/dev/null); do echo "== $$b"; $$b || exit 1; done
-	build/bench/sluice bench "$${SLUICE_MODELS:-$$HOME/.cache/sluice}/SmolLM2-135M-Instruct.Q4_1.gguf" --budget 72M --prompt-tokens 128 --decode 64 --repeat 3
+	@for b in build/bench/bench/*_bench; do echo "== $$b"; $$b $(BENCH_ARGS) || exit 1; done
+	build/bench/sluice bench --kernels
+	build/bench/sluice bench --prompt-tokens 128 --decode 64 --repeat 3
+	build/bench/sluice bench --budget 72M --prompt-tokens 128 --decode 64 --repeat 3
 
 bench-35b: build
 	@bench/bench_35b.py

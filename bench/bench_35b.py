@@ -23,12 +23,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-MODELS = pathlib.Path(os.environ.get("SLUICE_MODELS", pathlib.Path.home() / ".cache/sluice"))
-SHARED = pathlib.Path(os.environ.get("SLUICE_SHARED", ROOT.parent / "shared"))
-SLUICE = ROOT / "build/release/sluice"
-PYTHON = str(MODELS / "venv/bin/python3") if (MODELS / "venv/bin/python3").exists() else sys.executable
-RIVAL = pathlib.Path(os.environ.get("SLUICE_RIVAL", SHARED / "tools/rival.py"))
+from places import MODELS, PYTHON, RESULTS, RIVAL, ROOT, SHARED, SLUICE, commit
 
 
 def size(text):
@@ -115,9 +110,9 @@ def medians(rows, engine, limit):
                 compute=med("compute_ms_per_token"), ahead=med("lookahead_accuracy"), runs=len(runs))
 
 
-def table(a, rows, limits, commit):
+def table(a, rows, limits):
     lines = [f"# {a.shape}, routing {a.routing_name}, {a.prompt} + {a.decode} tokens, cold", "",
-             f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores, commit {commit}, "
+             f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores, commit {commit()}, "
              f"medians of {a.rounds} interleaved rounds, options `{a.extra or 'defaults'}`", "",
              "| limit | engine | decode tok/s | ratio | first token s | prefill tok/s | read MB/token | hit | bound tok/s | reached | stall / compute ms | peak MiB |",
              "|---|---|---|---|---|---|---|---|---|---|---|---|"]
@@ -194,14 +189,12 @@ def main():
                     got = rows[-1].get("run", {})
                     print(f"round {r + 1} {limit / 2**30:g} GiB {rows[-1]['engine']}: decode {got.get('decode_tok_s')} tok/s, first token {got.get('ttft_s')} s, "
                           f"{rows[-1]['facts']}", file=sys.stderr, flush=True)
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True).stdout.strip()
     stem = f"{a.shape}.{a.routing_name.split('.')[-1]}.p{a.prompt}" + (f".{a.tag}" if a.tag else "")
-    results = ROOT / "bench/results"
-    results.mkdir(parents=True, exist_ok=True)
-    (results / f"{stem}.md").write_text(table(a, rows, limits, commit))
-    (results / f"{stem}.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (results / f"{stem}.svg").write_text(plot(a, rows, limits))
-    print(table(a, rows, limits, commit))
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    (RESULTS / f"{stem}.md").write_text(table(a, rows, limits))
+    (RESULTS / f"{stem}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (RESULTS / f"{stem}.svg").write_text(plot(a, rows, limits))
+    print(table(a, rows, limits))
 
 
 main()

@@ -19,8 +19,8 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-SLUICE = ROOT / "build/release/sluice"
+from places import RESULTS, SLUICE, commit
+
 VERSION = "3.22.1"
 CACHE = pathlib.Path(os.environ.get("RIVAL_CACHE", pathlib.Path.home() / ".cache/sluice-rival"))
 COLS, SET_BYTES = 2048, 64 << 20
@@ -123,10 +123,9 @@ def ours(a):
 
 
 def table(a, isa, memory, mine, his):
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True).stdout.strip()
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     lines = ["# One token times a matrix, beside llama.cpp", "",
-             f"{datetime.date.today()}, {cpu}, set `{isa}`, {a.threads} thread{'s' * (a.threads > 1)}, commit {commit}; best of {a.rounds} alternating rounds. GB/s of weight",
+             f"{datetime.date.today()}, {cpu}, set `{isa}`, {a.threads} thread{'s' * (a.threads > 1)}, commit {commit()}; best of {a.rounds} alternating rounds. GB/s of weight",
              f"bytes, rows of 2,048, from 64 MiB or more. A plain read gives {memory:.1f} GB/s. llama.cpp: ggml_mul_mat of @node-llama-cpp {VERSION};",
              "*: in its repacked layout. Made by `bench/bench_gemv.py`.", "",
              "| type | Sluice | llama.cpp | ratio |", "|---|---|---|---|"]
@@ -160,7 +159,7 @@ def main():
             if k["kernel"] == "matmul, 1 token":
                 mine[k["variant"]] = max(mine.get(k["variant"], 0), k["value"])
     text = table(a, report["isa"], memory, mine, his)
-    (ROOT / f"bench/results/gemv-{report['isa']}.md").write_text(text)
+    (RESULTS / f"gemv-{report['isa']}.md").write_text(text)
     print(text)
 
 

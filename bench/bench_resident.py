@@ -19,11 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-MODELS = pathlib.Path(os.environ.get("SLUICE_MODELS", pathlib.Path.home() / ".cache/sluice"))
-SLUICE = ROOT / "build/release/sluice"
-PYTHON = str(MODELS / "venv/bin/python3") if (MODELS / "venv/bin/python3").exists() else sys.executable
-RIVAL = pathlib.Path(os.environ.get("SLUICE_RIVAL", ROOT.parent / "shared/tools/rival.py"))
+from places import PYTHON, RESULTS, RIVAL, SLUICE, commit
 
 
 def call(command):
@@ -45,13 +41,13 @@ def theirs(a, model, ids):
                 (["--no-repack", "--load", "mmap"] if a.no_repack else []))
 
 
-def section(a, model, runs, commit):
+def section(a, model, runs):
     med = lambda engine, key: statistics.median([r[key] for r in runs[engine][1:] or runs[engine]])
     rate = {e: (med(e, "decode_tok_s"), med(e, "prefill_tok_s")) for e in runs}
     fraction = med("sluice", "bound_fraction")
     them = "llama.cpp, not repacked" if a.no_repack else "llama.cpp"
     lines = [f"## {pathlib.Path(model).name}, {a.prompt} + {a.decode} tokens, {a.threads} threads", "",
-             f"{datetime.date.today()}, {os.cpu_count()} cores ({runs['sluice'][-1]['isa']}), commit {commit}, medians of {a.rounds} interleaved rounds after "
+             f"{datetime.date.today()}, {os.cpu_count()} cores ({runs['sluice'][-1]['isa']}), commit {commit()}, medians of {a.rounds} interleaved rounds after "
              f"one that is thrown away, options `{a.extra or 'defaults'}`", "",
              "| engine | decode tok/s | ratio | prefill tok/s | ratio | of the memory bound |", "|---|---|---|---|---|---|",
              f"| Sluice | {rate['sluice'][0]:.2f} | {rate['sluice'][0] / rate['rival'][0]:.2f}x | {rate['sluice'][1]:.1f} | "
@@ -71,8 +67,7 @@ def main():
     ap.add_argument("--extra", default="")
     ap.add_argument("--no-repack", action="store_true")
     a = ap.parse_args()
-    commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True).stdout.strip()
-    out = ROOT / "bench/results/resident.md"
+    out = RESULTS / "resident.md"
     for model in a.models:
         runs = {"sluice": [], "rival": []}
         with tempfile.NamedTemporaryFile("w", suffix=".ids") as ids:
@@ -86,7 +81,7 @@ def main():
         if not all(runs.values()):
             print(f"bench_resident: {model}: an engine never finished", file=sys.stderr)
             continue
-        text = section(a, model, runs, commit)
+        text = section(a, model, runs)
         print(text, flush=True)
         before = out.read_text() if out.exists() else "# Fully resident, beside llama.cpp\n\n"
         out.write_text(before + text + "\n")

@@ -15,8 +15,7 @@ import tempfile
 
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-SLUICE = ROOT / "build/release/sluice"
+from places import ROOT, SLUICE
 
 
 def run(*args):
