@@ -80,7 +80,7 @@ Stats MedianStats(const std::vector<Stats>& runs) {
        {&Stats::ttft_s, &Stats::prefill_s, &Stats::decode_s, &Stats::prefill_tok_s,
         &Stats::decode_tok_s, &Stats::hit_rate, &Stats::bytes_per_token, &Stats::stall_ms_per_token,
         &Stats::compute_ms_per_token, &Stats::bound_tok_s, &Stats::bound_fraction,
-        &Stats::lookahead_accuracy}) {
+        &Stats::shared_bound_tok_s, &Stats::shared_bound_fraction, &Stats::lookahead_accuracy}) {
     std::vector<double> values;
     for (const Stats& run : runs) values.push_back(run.*field);
     out.*field = Median(std::move(values));
@@ -105,6 +105,12 @@ std::string Table(const std::vector<Stats>& runs, const Stats& median, double lo
   if (median.bound_tok_s > 0) {
     out += fmt::format("; {:.0f} % of the bound {:.1f} tok/s", median.bound_fraction * 100,
                        median.bound_tok_s);
+    if (median.shared_bound_tok_s > 0 && median.bytes_per_token > 0) {
+      out += fmt::format(
+          ",\n  {:.0f} % of the {:.1f} tok/s left when reading and computing slow each "
+          "other down as here",
+          median.shared_bound_fraction * 100, median.shared_bound_tok_s);
+    }
   }
   return out + fmt::format("\n  {} {}, logits {}\n", median.isa, median.io, median.logits_hash);
 }

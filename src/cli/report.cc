@@ -216,6 +216,8 @@ ordered_json StatsJson(const Stats& s) {
           {"budget_bytes", s.budget_bytes},
           {"bound_tok_s", Finite(s.bound_tok_s)},
           {"bound_fraction", Finite(s.bound_fraction)},
+          {"shared_bound_tok_s", Finite(s.shared_bound_tok_s)},
+          {"shared_bound_fraction", Finite(s.shared_bound_fraction)},
           {"logits_hash", s.logits_hash},
           {"isa", s.isa},
           {"threads", s.threads},

@@ -168,6 +168,16 @@ void EngineCore::MeasureMachine() {
   const size_t bytes = std::min<size_t>(pinned[0].size(), kMemoryProbeBytesMax);
   machine_.memory_bytes_per_s =
       MeasureMemoryBandwidth(pinned[0].first(bytes), pool_.get(), ops_->isa);
+  rates_ = {machine_.disk_bytes_per_s, machine_.memory_bytes_per_s};
+  if (ring.size() == 0) return;
+  BandwidthProbeOptions probe;
+  probe.backend = BackendOf(options_.io);
+  probe.depths = {depth};
+  probe.memory = ring;
+  // What cannot be measured leaves the sum of both times as the bound.
+  const Status together = MeasureTogether(*files_.front(), probe, pinned[0].first(bytes),
+                                          pool_.get(), ops_->isa, &rates_);
+  if (!together.ok()) LogOnce(LogLevel::kInfo, "shared probe", together.ToString());
 }
 
 Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
@@ -583,6 +593,12 @@ Stats EngineCore::stats() const {
         machine_.disk_bytes_per_s > 0 ? s.bytes_per_token / machine_.disk_bytes_per_s : 0;
     s.bound_tok_s = 1 / std::max(memory_s, disk_s);
     s.bound_fraction = s.decode_tok_s / s.bound_tok_s;
+  }
+  const double shared_s = SecondsPerToken(rates_, s.bytes_per_token,
+                                          static_cast<double>(plan_.table.active_bytes_per_token));
+  if (shared_s > 0) {
+    s.shared_bound_tok_s = 1 / shared_s;
+    s.shared_bound_fraction = s.decode_tok_s * shared_s;
   }
   s.logits_hash = fmt::format("{:016x}", loop_->logits_hash());
   s.isa = ops_->isa;

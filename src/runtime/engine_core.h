@@ -24,6 +24,7 @@
 #include "runtime/model_digest.h"
 #include "runtime/model_source.h"
 #include "runtime/sequence.h"
+#include "runtime/shared_probe.h"
 #include "runtime/step_loop.h"
 #include "runtime/weight_stream.h"
 #include "sluice/engine.h"
@@ -125,6 +126,7 @@ class EngineCore {
   LookaheadTrial lookahead_trial_;  // while nobody asked for a number of layers
   double opened_s_ = 0;
   DeviceProbe machine_;
+  MachineRates rates_;  // of the last MeasureMachine
   std::optional<DeviceProbe> known_;  // from the state folder
   std::string device_key_;
   std::vector<std::string> notices_;

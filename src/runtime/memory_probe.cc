@@ -14,23 +14,50 @@ constexpr int kPassesMin = 6;
 constexpr double kSeconds = 0.1;  // long enough that a busy neighbour does not spoil every pass
 constexpr uint64_t kPieceBytes = 4 * kMiB, kHugePageBytes = 2 * kMiB;
 
+// Reads the memory once, with all threads.
+class Pass {
+ public:
+  Pass(ByteSpan memory, ThreadPool* pool, std::string_view isa)
+      : memory_(memory), pool_(pool), read_(FindPeakLoops(isa).read) {
+    if (read_ == nullptr) read_ = scalar::PeakRead;
+  }
+  int pieces() const { return static_cast<int>(memory_.size() / kPieceBytes); }
+  double bytes() const { return static_cast<double>(pieces()) * kPieceBytes; }
+  void Run() const {
+    pool_->Run(pieces(), [&](int piece) {
+      read_(memory_.data() + static_cast<uint64_t>(piece) * kPieceBytes, kPieceBytes);
+    });
+  }
+
+ private:
+  ByteSpan memory_;
+  ThreadPool* pool_;
+  void (*read_)(const uint8_t*, uint64_t);
+};
+
 }  // namespace
 
 double MeasureMemoryBandwidth(ByteSpan memory, ThreadPool* pool, std::string_view isa) {
-  const int pieces = static_cast<int>(memory.size() / kPieceBytes);
-  if (pieces == 0) return 0;
-  const PeakLoops loops = FindPeakLoops(isa);
-  const auto read = loops.read != nullptr ? loops.read : scalar::PeakRead;
+  const Pass pass(memory, pool, isa);
+  if (pass.pieces() == 0) return 0;
   double best = 0;
   const double begin = NowSeconds();
-  for (int pass = 0; pass < kPassesMin || NowSeconds() - begin < kSeconds; ++pass) {
+  for (int i = 0; i < kPassesMin || NowSeconds() - begin < kSeconds; ++i) {
     const double start = NowSeconds();
-    pool->Run(pieces, [&](int piece) {
-      read(memory.data() + static_cast<uint64_t>(piece) * kPieceBytes, kPieceBytes);
-    });
-    best = std::max(best, static_cast<double>(pieces) * kPieceBytes / (NowSeconds() - start));
+    pass.Run();
+    best = std::max(best, pass.bytes() / (NowSeconds() - start));
   }
   return best;
+}
+
+double MeanMemoryBandwidth(ByteSpan memory, ThreadPool* pool, std::string_view isa,
+                           FunctionRef<bool()> more) {
+  const Pass pass(memory, pool, isa);
+  if (pass.pieces() == 0) return 0;
+  const double begin = NowSeconds();
+  double bytes = 0;
+  for (; more(); bytes += pass.bytes()) pass.Run();
+  return bytes / std::max(NowSeconds() - begin, 1e-9);
 }
 
 double MeasureMemoryBandwidth(uint64_t bytes, int threads, std::string_view isa) {

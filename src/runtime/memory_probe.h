@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/bytes.h"
+#include "base/function_ref.h"
 #include "base/thread_pool.h"
 
 namespace sluice {
@@ -17,5 +18,8 @@ namespace sluice {
 double MeasureMemoryBandwidth(uint64_t bytes, int threads, std::string_view isa);
 // With the caller's, which is only read.
 double MeasureMemoryBandwidth(ByteSpan memory, ThreadPool* pool, std::string_view isa);
+// The mean over the passes that begin while more() holds: what is left beside something else.
+double MeanMemoryBandwidth(ByteSpan memory, ThreadPool* pool, std::string_view isa,
+                           FunctionRef<bool()> more);
 
 }  // namespace sluice
