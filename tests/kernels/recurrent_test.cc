@@ -10,7 +10,7 @@ class Recurrent : public IsaTest {};
 // S <- g S; d = beta (v - k^T S); S <- S + k d^T; o = q^T S (architectures: gated DeltaNet).
 TEST_P(Recurrent, DeltaStep) {
   for (const auto& [kd, vd] : std::vector<std::pair<uint32_t, uint32_t>>{
-           {128, 128}, {16, 32}, {64, 40}, {8, 12}, {24, 8}}) {
+           {128, 128}, {16, 32}, {64, 40}, {8, 12}, {24, 8}, {16, 176}}) {
     std::vector<float> state = Gaussian(kd * vd, 1), out(vd);
     std::vector<double> s(state.begin(), state.end()), want(vd);
     for (uint32_t step = 0; step < 6; ++step) {

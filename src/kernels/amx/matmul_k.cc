@@ -10,20 +10,6 @@
 namespace sluice::amx {
 namespace {
 
-// What is stored for a quant of zero (int_block.h has signed quants).
-template <class T>
-constexpr int kZero = 0;
-template <>
-constexpr int kZero<VnniQ3_K> = 4;
-template <>
-constexpr int kZero<TypeQ6_K> = 32;
-template <>
-constexpr int kZero<VnniIQ4_XS> = 128;
-template <>
-constexpr int kZero<TypeTQ1_0> = 1;
-template <>
-constexpr int kZero<TypeTQ2_0> = 1;
-
 // Products that fit int8: 15 * 3 in Q2_K, -1..1 in TQ.
 template <class T>
 constexpr bool kOneByte = T::kTernary;
@@ -44,11 +30,11 @@ struct alignas(64) ScaledPanel {
 
 template <class T>
 void ScalePanel(const KPanel<Zmm>& panel, ScaledPanel* out) {
-  const __m512i zero = _mm512_set1_epi8(static_cast<char>(kZero<T>));
+  const __m512i zero = _mm512_set1_epi8(static_cast<char>(T::kOffset));
   const __m512i even = _mm512_set1_epi32(0x00ff00ff), odd = _mm512_set1_epi32(int(0xff00ff00));
   for (int step = 0; step < 64; ++step) {
     __m512i w = Zmm::Load(panel.quants[step]);
-    if constexpr (kZero<T> != 0) w = _mm512_sub_epi8(w, zero);
+    if constexpr (T::kOffset != 0) w = _mm512_sub_epi8(w, zero);
     if constexpr (T::kTernary) {
       _mm512_storeu_si512(out->low[step], w);
     } else {
@@ -215,26 +201,7 @@ void TileRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
 
 void MatmulK(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   if (!FillsTiles(args, row_begin, row_end)) return avx512::MatmulK(args, row_begin, row_end);
-  switch (args.type) {
-    case WeightType::kQ2_K:
-      return TileRows<VnniQ2_K>(args, row_begin, row_end);
-    case WeightType::kQ3_K:
-      return TileRows<VnniQ3_K>(args, row_begin, row_end);
-    case WeightType::kQ4_K:
-      return TileRows<TypeQ4_K>(args, row_begin, row_end);
-    case WeightType::kQ5_K:
-      return TileRows<TypeQ5_K>(args, row_begin, row_end);
-    case WeightType::kQ6_K:
-      return TileRows<TypeQ6_K>(args, row_begin, row_end);
-    case WeightType::kIQ4_XS:
-      return TileRows<VnniIQ4_XS>(args, row_begin, row_end);
-    case WeightType::kTQ1_0:
-      return TileRows<TypeTQ1_0>(args, row_begin, row_end);
-    case WeightType::kTQ2_0:
-      return TileRows<TypeTQ2_0>(args, row_begin, row_end);
-    default:
-      return avx512::MatmulK(args, row_begin, row_end);
-  }
+  WithKType(args.type, [&](auto type) { TileRows<decltype(type)>(args, row_begin, row_end); });
 }
 
 }  // namespace sluice::amx

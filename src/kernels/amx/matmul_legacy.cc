@@ -103,24 +103,7 @@ void TileRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
 
 void MatmulLegacy(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   if (!FillsTiles(args, row_begin, row_end)) return avx512::MatmulLegacy(args, row_begin, row_end);
-  switch (args.type) {
-    case WeightType::kQ4_0:
-      return TileRows<TypeQ4_0>(args, row_begin, row_end);
-    case WeightType::kQ4_1:
-      return TileRows<TypeQ4_1>(args, row_begin, row_end);
-    case WeightType::kQ5_0:
-      return TileRows<TypeQ5_0>(args, row_begin, row_end);
-    case WeightType::kQ5_1:
-      return TileRows<TypeQ5_1>(args, row_begin, row_end);
-    case WeightType::kQ8_0:
-      return TileRows<VnniQ8_0>(args, row_begin, row_end);
-    case WeightType::kIQ4_NL:
-      return TileRows<VnniIQ4_NL>(args, row_begin, row_end);
-    case WeightType::kMXFP4:
-      return TileRows<TypeMXFP4>(args, row_begin, row_end);
-    default:
-      return avx512::MatmulLegacy(args, row_begin, row_end);
-  }
+  WithLegacyType(args.type, [&](auto type) { TileRows<decltype(type)>(args, row_begin, row_end); });
 }
 
 }  // namespace sluice::amx

@@ -1,5 +1,5 @@
 #include "kernels/amx/matmul.h"
-#include "kernels/avx2/leaves.h"
+#include "kernels/avx512/leaves.h"
 #include "kernels/avx512/matmul.h"
 #include "kernels/tables.h"
 
@@ -17,7 +17,7 @@ void Matmul(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   }
 }
 
-constexpr Ops kOps = avx2::TableOf("amx", Matmul);
+constexpr Ops kOps = avx512::TableOf("amx", Matmul);
 
 }  // namespace
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "kernels/avx2/k_types.h"
-#include "kernels/avx2/legacy_types.h"
 #include "quant/codebooks.h"
 
 namespace sluice {

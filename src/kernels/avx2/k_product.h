@@ -7,21 +7,10 @@
 #pragma once
 
 #include "kernels/avx2/k_types.h"
-#include "kernels/avx2/legacy_types.h"
 #include "kernels/avx2/tiles.h"
 
 namespace sluice {
 namespace {
-
-// The scales of a block of eight rows: a half, or what the type makes of its bytes.
-template <class T>
-inline __m256 BlockScales(const uint8_t* block, uint64_t stride) {
-  if constexpr (requires { T::Scale(block, stride); }) {
-    return T::Scale(block, stride);
-  } else {
-    return Halves8(block + T::kScaleAt, stride);
-  }
-}
 
 // One step of the chain for eight rows. `imin` is used by types with a second scale only.
 template <class T>
@@ -34,9 +23,6 @@ inline __m256 Accumulate(__m256 acc, float dx, __m256 d, __m256i isum, __m256 m,
 }
 
 inline __m256 Negated(__m256 v) { return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f)); }
-
-// Tokens whose dot products share one reading of a block in registers; more go through a panel.
-constexpr uint32_t kFewTokens = 4;
 
 // Quants 0..3 without scales: the pairs of a whole block fit int16 (8 * 2 * 3 * 127).
 template <class T, int kTokens>
@@ -147,16 +133,9 @@ void ReadPanel(const RowTile& rows, uint64_t at, Panel* panel) {
   if constexpr (T::kMin) panel->m = Negated(Halves8(rows.base + at + T::kMinAt, rows.stride));
 }
 
-struct Tokens {
-  const int8_t* q;
-  const float* scale;
-  const int16_t* sums;
-  uint64_t q_stride, scale_stride, sums_stride;
-};
-
 // kTokens tokens times one panel.
 template <class T, int kTokens>
-inline void PanelDot(const Panel& panel, const Tokens& x, __m256* acc) {
+inline void PanelDot(const Panel& panel, const BlockTokens& x, __m256* acc) {
   constexpr int kSteps = T::kFine ? 4 : 8, kRuns = 64 / kSteps;
   static_assert(kSteps % T::kAcc == 0);
   const __m256i* w = &panel.quants[0][0];
@@ -200,49 +179,23 @@ inline void PanelDot(const Panel& panel, const Tokens& x, __m256* acc) {
 
 template <class T>
 void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const RowTile& rows) {
-  const ActRows& a = args.x;
   __m256 acc[kTileTokens];
   for (uint32_t t = 0; t < tokens; ++t) acc[t] = _mm256_setzero_ps();
   Panel panel;
-  for (uint32_t b = 0; b < a.cols / 256; ++b) {
-    const uint64_t at = uint64_t{b} * T::kBytes;
-    ReadPanel<T>(rows, at, &panel);
-    Tokens x{a.q + token * a.q_stride + uint64_t{b} * 256,
-             a.scale + token * a.scale_stride + b,
-             a.sums + token * a.sums_stride + uint64_t{b} * 16,
-             a.q_stride,
-             a.scale_stride,
-             a.sums_stride};
-    uint32_t t = 0;
-    const auto advance = [&](uint32_t n) {
-      x.q += n * x.q_stride;
-      x.scale += n * x.scale_stride;
-      x.sums += n * x.sums_stride;
-      t += n;
-    };
-    for (; t + 4 <= tokens; advance(4)) PanelDot<T, 4>(panel, x, acc + t);
-    for (; t + 2 <= tokens; advance(2)) PanelDot<T, 2>(panel, x, acc + t);
-    for (; t < tokens; advance(1)) PanelDot<T, 1>(panel, x, acc + t);
+  for (uint32_t b = 0; b < args.x.cols / 256; ++b) {
+    ReadPanel<T>(rows, uint64_t{b} * T::kBytes, &panel);
+    const BlockTokens x(args.x, token, b, 256, 16);
+    RunTokens<4>(tokens,
+                 [&](auto run, uint32_t t) { PanelDot<T, run.value>(panel, x.From(t), acc + t); });
   }
   for (uint32_t t = 0; t < tokens; ++t) StoreTile(args, token + t, rows, acc[t]);
 }
 
 template <class T>
 void KRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
-  const RowTiles tiles = TilesOf(row_begin, row_end);
-  if (args.x.rows <= kFewTokens) {
-    constexpr void (*kFew[])(const MatmulArgs&, const RowTile&) = {
-        FewTokens<T, 1>, FewTokens<T, 2>, FewTokens<T, 3>, FewTokens<T, 4>};
-    static_assert(sizeof(kFew) / sizeof(kFew[0]) == kFewTokens);
-    if (args.x.rows == 0) return;
-    for (uint32_t i = 0; i < tiles.count; ++i) kFew[args.x.rows - 1](args, TileAt(args, tiles, i));
-    return;
-  }
-  for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {
-    const uint32_t tokens = args.x.rows - t < kTileTokens ? args.x.rows - t : kTileTokens;
-    for (uint32_t i = 0; i < tiles.count; ++i)
-      TokenTile<T>(args, t, tokens, TileAt(args, tiles, i));
-  }
+  constexpr FewTokensOfTile kFew[] = {FewTokens<T, 1>, FewTokens<T, 2>, FewTokens<T, 3>,
+                                      FewTokens<T, 4>};
+  WalkTiles<kTileRows, kTileRows>(args, row_begin, row_end, kFew, TokenTile<T>);
 }
 
 }  // namespace

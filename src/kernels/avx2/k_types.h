@@ -5,9 +5,9 @@
 //   kFine             scales are per 16 elements (else per 32)
 //   kAcc              maddubs results that fit one int16 lane; 1 for signed quants
 //   kSigned           quants are int8, else uint8
-//   kMin              a second scale (dmin) multiplies the sums weighted by Head.n; otherwise, if
-//   kShift,
-//                     that weighted sum is taken off the integer sum (it undoes the quants' offset)
+//   kOffset           what is stored for a quant of zero
+//   kMin              a second scale (dmin) multiplies the sums weighted by Head.n
+//   kShift            that weighted sum is taken off the integer sum (it undoes kOffset)
 //   kTernary          quants are 0..3 and all integer scales are 1
 //   kScaleAt          offset of d (a half); kMinAt that of dmin. A type whose d is not a half as it
 //                     stands has Scale(block, stride) instead: eight rows' scales
@@ -18,7 +18,7 @@
 // sums. Only the block's own bytes are read. See scalar/int_block.h for what is computed.
 #pragma once
 
-#include "kernels/avx2/simd.h"
+#include "kernels/avx2/legacy_types.h"
 
 namespace sluice {
 namespace {
@@ -26,6 +26,16 @@ namespace {
 struct Head {
   __m256i s, n;
 };
+
+// The scales of a block of eight rows: a half, or what the type makes of its bytes.
+template <class T>
+inline __m256 BlockScales(const uint8_t* block, uint64_t stride) {
+  if constexpr (requires { T::Scale(block, stride); }) {
+    return T::Scale(block, stride);
+  } else {
+    return Halves8(block + T::kScaleAt, stride);
+  }
+}
 
 // 16 bytes: the even ones, then the odd ones.
 inline __m128i EvenOdd(__m128i v) {
@@ -72,7 +82,7 @@ struct TypeQ4_K {
   static constexpr uint32_t kBytes = 144, kScaleAt = 0, kMinAt = 2;
   static constexpr bool kFine = false, kSigned = false, kMin = true, kShift = false,
                         kTernary = false;
-  static constexpr int kAcc = 8;
+  static constexpr int kAcc = 8, kOffset = 0;
   static Head ReadHead(const uint8_t* b) { return ReadScalesMins(b); }
   static __m256i Quants(const uint8_t* b, int g) { return FourBits(b + 16, g); }
 };
@@ -81,7 +91,7 @@ struct TypeQ5_K {
   static constexpr uint32_t kBytes = 176, kScaleAt = 0, kMinAt = 2;
   static constexpr bool kFine = false, kSigned = false, kMin = true, kShift = false,
                         kTernary = false;
-  static constexpr int kAcc = 4;
+  static constexpr int kAcc = 4, kOffset = 0;
   static Head ReadHead(const uint8_t* b) { return ReadScalesMins(b); }
   static __m256i Quants(const uint8_t* b, int g) {
     return _mm256_or_si256(FourBits(b + 48, g), MoveBit(Load256(b + 16), g, 4));
@@ -92,7 +102,7 @@ struct TypeQ2_K {
   static constexpr uint32_t kBytes = 84, kScaleAt = 80, kMinAt = 82;
   static constexpr bool kFine = true, kSigned = false, kMin = true, kShift = false,
                         kTernary = false;
-  static constexpr int kAcc = 4;
+  static constexpr int kAcc = 4, kOffset = 0;
   static Head ReadHead(const uint8_t* b) {
     const __m128i v = Load128(b), mask = _mm_set1_epi8(15);
     const __m128i s = _mm_and_si128(v, mask), n = _mm_and_si128(_mm_srli_epi16(v, 4), mask);
@@ -105,7 +115,7 @@ struct TypeQ3_K {
   static constexpr uint32_t kBytes = 110, kScaleAt = 108, kMinAt = 0;
   static constexpr bool kFine = true, kSigned = false, kMin = false, kShift = true,
                         kTernary = false;
-  static constexpr int kAcc = 4;
+  static constexpr int kAcc = 4, kOffset = 4;
   static Head ReadHead(const uint8_t* b) {
     const __m128i v = Load64(b + 96);
     const __m128i both = _mm_unpacklo_epi64(v, _mm_srli_epi16(v, 4));
@@ -126,7 +136,7 @@ struct TypeQ6_K {
   static constexpr uint32_t kBytes = 210, kScaleAt = 208, kMinAt = 0;
   static constexpr bool kFine = true, kSigned = false, kMin = false, kShift = true,
                         kTernary = false;
-  static constexpr int kAcc = 2;
+  static constexpr int kAcc = 2, kOffset = 32;
   static Head ReadHead(const uint8_t* b) {
     const __m128i s = Load128(b + 192);
     // Quants are stored 0..63 for -32..31.
@@ -148,7 +158,7 @@ struct TypeIQ4_XS {
   static constexpr uint32_t kBytes = 136, kScaleAt = 0, kMinAt = 0;
   static constexpr bool kFine = false, kSigned = true, kMin = false, kShift = false,
                         kTernary = false;
-  static constexpr int kAcc = 1;
+  static constexpr int kAcc = 1, kOffset = 0;
   static Head ReadHead(const uint8_t* b) {
     const __m128i sl = _mm_cvtsi32_si128(LoadI32(b + 4)), mask = _mm_set1_epi8(15);
     const __m128i nibbles =
@@ -173,7 +183,7 @@ struct TypeTQ2_0 {
   static constexpr uint32_t kBytes = 66, kScaleAt = 64, kMinAt = 0;
   static constexpr bool kFine = false, kSigned = false, kMin = false, kShift = true,
                         kTernary = true;
-  static constexpr int kAcc = 8;
+  static constexpr int kAcc = 8, kOffset = 1;
   static Head ReadHead(const uint8_t*) { return {_mm256_set1_epi16(1), _mm256_set1_epi16(1)}; }
   static __m256i Quants(const uint8_t* b, int g) { return TwoBits(b, g); }
 };
@@ -182,7 +192,7 @@ struct TypeTQ1_0 {
   static constexpr uint32_t kBytes = 54, kScaleAt = 52, kMinAt = 0;
   static constexpr bool kFine = false, kSigned = false, kMin = false, kShift = true,
                         kTernary = true;
-  static constexpr int kAcc = 8;
+  static constexpr int kAcc = 8, kOffset = 1;
   static Head ReadHead(const uint8_t*) { return {_mm256_set1_epi16(1), _mm256_set1_epi16(1)}; }
 
   static __m256i TimesPow3(__m256i v, int k) {

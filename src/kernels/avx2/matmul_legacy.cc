@@ -32,9 +32,6 @@ inline __m256 MinsOf(const uint8_t* block, uint64_t stride) {
   }
 }
 
-// Tokens whose dot products share one reading of a block in registers; more go through a panel.
-constexpr uint32_t kFewTokens = 4;
-
 // A few tokens: blocks are taken apart in registers.
 template <class T, int kTokens>
 void FewTokens(const MatmulArgs& args, const RowTile& rows) {
@@ -84,15 +81,8 @@ void ReadPanel(const RowTile& rows, uint64_t at, uint32_t blocks, Panel* panel) 
   }
 }
 
-struct Tokens {
-  const int8_t* q;
-  const float* scale;
-  const int16_t* sums;
-  uint64_t q_stride, scale_stride, sums_stride;
-};
-
 template <class T, int kTokens>
-inline void PanelDot(const Panel& panel, uint32_t blocks, const Tokens& x, __m256* acc) {
+inline void PanelDot(const Panel& panel, uint32_t blocks, const BlockTokens& x, __m256* acc) {
   __m256 total[kTokens];
   for (int t = 0; t < kTokens; ++t) total[t] = acc[t];
   for (uint32_t b = 0; b < blocks; ++b) {
@@ -127,50 +117,26 @@ inline void PanelDot(const Panel& panel, uint32_t blocks, const Tokens& x, __m25
 
 template <class T>
 void TokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const RowTile& rows) {
-  const ActRows& a = args.x;
-  const uint32_t all_blocks = a.cols / 32;
+  const uint32_t all_blocks = args.x.cols / 32;
   __m256 acc[kTileTokens];
   for (uint32_t t = 0; t < tokens; ++t) acc[t] = _mm256_setzero_ps();
   Panel panel;
   for (uint32_t b = 0; b < all_blocks; b += kPanelBlocks) {
     const uint32_t blocks = all_blocks - b < kPanelBlocks ? all_blocks - b : kPanelBlocks;
     ReadPanel<T>(rows, uint64_t{b} * T::kBytes, blocks, &panel);
-    Tokens x{a.q + token * a.q_stride + uint64_t{b} * 32,
-             a.scale + token * a.scale_stride + b,
-             a.sums + token * a.sums_stride + b,
-             a.q_stride,
-             a.scale_stride,
-             a.sums_stride};
-    uint32_t t = 0;
-    const auto advance = [&](uint32_t n) {
-      x.q += n * x.q_stride;
-      x.scale += n * x.scale_stride;
-      x.sums += n * x.sums_stride;
-      t += n;
-    };
-    for (; t + 4 <= tokens; advance(4)) PanelDot<T, 4>(panel, blocks, x, acc + t);
-    for (; t + 2 <= tokens; advance(2)) PanelDot<T, 2>(panel, blocks, x, acc + t);
-    for (; t < tokens; advance(1)) PanelDot<T, 1>(panel, blocks, x, acc + t);
+    const BlockTokens x(args.x, token, b, 32, 1);
+    RunTokens<4>(tokens, [&](auto run, uint32_t t) {
+      PanelDot<T, run.value>(panel, blocks, x.From(t), acc + t);
+    });
   }
   for (uint32_t t = 0; t < tokens; ++t) StoreTile(args, token + t, rows, acc[t]);
 }
 
 template <class T>
 void Rows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
-  const RowTiles tiles = TilesOf(row_begin, row_end);
-  if (args.x.rows <= kFewTokens) {
-    constexpr void (*kFew[])(const MatmulArgs&, const RowTile&) = {
-        FewTokens<T, 1>, FewTokens<T, 2>, FewTokens<T, 3>, FewTokens<T, 4>};
-    static_assert(sizeof(kFew) / sizeof(kFew[0]) == kFewTokens);
-    if (args.x.rows == 0) return;
-    for (uint32_t i = 0; i < tiles.count; ++i) kFew[args.x.rows - 1](args, TileAt(args, tiles, i));
-    return;
-  }
-  for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {
-    const uint32_t tokens = args.x.rows - t < kTileTokens ? args.x.rows - t : kTileTokens;
-    for (uint32_t i = 0; i < tiles.count; ++i)
-      TokenTile<T>(args, t, tokens, TileAt(args, tiles, i));
-  }
+  constexpr FewTokensOfTile kFew[] = {FewTokens<T, 1>, FewTokens<T, 2>, FewTokens<T, 3>,
+                                      FewTokens<T, 4>};
+  WalkTiles<kTileRows, kTileRows>(args, row_begin, row_end, kFew, TokenTile<T>);
 }
 
 }  // namespace

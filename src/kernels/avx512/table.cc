@@ -1,4 +1,4 @@
-#include "kernels/avx2/leaves.h"
+#include "kernels/avx512/leaves.h"
 #include "kernels/avx512/matmul.h"
 #include "kernels/tables.h"
 
@@ -16,7 +16,7 @@ void Matmul(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   }
 }
 
-constexpr Ops kOps = avx2::TableOf("avx512", Matmul);
+constexpr Ops kOps = avx512::TableOf("avx512", Matmul);
 
 }  // namespace
 

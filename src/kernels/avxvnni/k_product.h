@@ -14,9 +14,6 @@
 namespace sluice {
 namespace {
 
-// Tokens whose dot products share one reading of a block in registers.
-constexpr uint32_t kFewTokens = 4;
-
 // Steps (of four weights) until a scale takes effect.
 template <class T>
 constexpr int kGroupSteps = T::kFine ? 4 : 8;
@@ -25,6 +22,10 @@ constexpr int kGroupSteps = T::kFine ? 4 : 8;
 // DotWords can scale it; kAcc counts pairs of products.
 template <class T>
 constexpr int kWordSteps = T::kAcc / 2;
+
+// Whether the sum of two products surely fits int16.
+template <class T>
+constexpr bool kPairsFit = T::kAcc > 0;
 
 // Whether a panel's groups are scaled by DotWords (at most twice per group), else by a 32-bit
 // product, which costs three instructions.
@@ -35,13 +36,9 @@ inline __m256 NegatedFloats(__m256 v) { return _mm256_xor_ps(v, _mm256_set1_ps(-
 
 template <class V>
 void StoreRows(const MatmulArgs& args, uint64_t token, const RowTile& rows, typename V::Float sum) {
-  float* out = args.out + token * args.out_stride;
   alignas(64) float lanes[V::kLanes];
   V::StoreFloats(lanes, sum);
-  for (uint32_t i = 0; i < V::kLanes; ++i) {
-    const uint32_t r = rows.row + i * rows.row_stride;
-    out[r] = args.bias ? lanes[i] + args.bias[r] : lanes[i];
-  }
+  StoreSums<V::kLanes>(args, token, rows, lanes);
 }
 
 // One step of the chain. `imin` is used by types with a second scale only.
@@ -61,11 +58,14 @@ inline void KBlockDot(const uint8_t* block, const int8_t* x, uint64_t x_stride, 
 #pragma GCC unroll 8
   for (int g = 0; g < 8; ++g) {
     const __m256i w = T::Quants(block, g);
-    // Scale 2g (16-bit) of each half to all its dwords: in the low half beside zero, or widened.
+    // Scale 2g (16-bit) of each half to all its words; for sums of four products in the low word
+    // only, or widened.
     const int at = (2 * g + 1) << 8 | 2 * g;
-    const int pick = kWordSteps<T> > 0 ? int(0x80800000u | unsigned(at)) : at << 16 | 0x8080;
+    const int pick = kWordSteps<T> > 0 ? int(0x80800000u | unsigned(at))
+                     : kPairsFit<T>    ? at << 16 | at
+                                       : at << 16 | 0x8080;
     __m256i s = _mm256_shuffle_epi8(scales, _mm256_set1_epi32(pick));
-    if constexpr (kWordSteps<T> == 0) s = _mm256_srai_epi32(s, 16);
+    if constexpr (!kPairsFit<T>) s = _mm256_srai_epi32(s, 16);
 #pragma GCC unroll 4
     for (int t = 0; t < kTokens; ++t) {
       const __m256i xs = Load256(x + t * x_stride + 32 * g);
@@ -73,6 +73,8 @@ inline void KBlockDot(const uint8_t* block, const int8_t* x, uint64_t x_stride, 
         acc[t] = Ymm::DotBytes(acc[t], w, xs);
       } else if constexpr (kWordSteps<T> > 0) {
         acc[t] = Ymm::DotWords(acc[t], Ymm::DotBytes(Ymm::Zero(), w, xs), s);
+      } else if constexpr (kPairsFit<T>) {
+        acc[t] = Ymm::DotWords(acc[t], _mm256_maddubs_epi16(w, xs), s);
       } else {
         acc[t] = Ymm::Add(acc[t], Ymm::Mul(Ymm::DotBytes(Ymm::Zero(), w, xs), s));
       }
@@ -100,7 +102,7 @@ void KFewTokens(const MatmulArgs& args, const RowTile& rows) {
         if (T::kMin) mins[t][r] = weighted;
       }
     }
-    const __m256 d = Halves8(rows.base + at + T::kScaleAt, rows.stride);
+    const __m256 d = BlockScales<T>(rows.base + at, rows.stride);
     __m256 m = Ymm::FloatZero();
     if constexpr (T::kMin) m = NegatedFloats(Halves8(rows.base + at + T::kMinAt, rows.stride));
     for (int t = 0; t < kTokens; ++t) {
@@ -169,7 +171,7 @@ void ReadEight(const uint8_t* block, uint64_t stride, uint32_t lane, KPanel<V>* 
     Transpose8x8(lines, turned);
     for (int i = 0; i < 8; ++i) StoreLanes(panel->quants[8 * g + i] + lane, turned[i]);
   }
-  _mm256_storeu_ps(panel->d + lane, Halves8(block + T::kScaleAt, stride));
+  _mm256_storeu_ps(panel->d + lane, BlockScales<T>(block, stride));
   if constexpr (T::kMin) {
     _mm256_storeu_ps(panel->m + lane, NegatedFloats(Halves8(block + T::kMinAt, stride)));
   }
@@ -181,28 +183,6 @@ void ReadKPanel(const RowTile& rows, uint64_t at, KPanel<V>* panel) {
     ReadEight<V, T>(rows.base + lane * rows.stride + at, rows.stride, lane, panel);
   }
 }
-
-// The activations of one block of one token; further tokens are apart by the strides.
-struct BlockTokens {
-  const int8_t* q;
-  const float* scale;
-  const int16_t* sums;
-  uint64_t q_stride, scale_stride, sums_stride;
-
-  BlockTokens(const ActRows& a, uint32_t token, uint32_t block, uint32_t elems, uint32_t sums_each)
-      : q(a.q + token * a.q_stride + uint64_t{block} * elems),
-        scale(a.scale + token * a.scale_stride + block),
-        sums(a.sums + token * a.sums_stride + uint64_t{block} * sums_each),
-        q_stride(a.q_stride),
-        scale_stride(a.scale_stride),
-        sums_stride(a.sums_stride) {}
-
-  void Advance(uint32_t tokens) {
-    q += tokens * q_stride;
-    scale += tokens * scale_stride;
-    sums += tokens * sums_stride;
-  }
-};
 
 // The integer sums of kTokens tokens times one panel.
 template <class V, class T, int kTokens>
@@ -268,38 +248,19 @@ void KTokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const R
   KPanel<V> panel;
   for (uint32_t b = 0; b < args.x.cols / 256; ++b) {
     ReadKPanel<V, T>(rows, uint64_t{b} * T::kBytes, &panel);
-    BlockTokens x(args.x, token, b, 256, 16);
-    uint32_t t = 0;
-    for (; t + V::kTokens <= tokens; t += V::kTokens, x.Advance(V::kTokens)) {
-      KPanelDot<V, T, V::kTokens>(panel, x, acc + t);
-    }
-    if constexpr (V::kTokens > 4) {
-      for (; t + 4 <= tokens; t += 4, x.Advance(4)) KPanelDot<V, T, 4>(panel, x, acc + t);
-    }
-    for (; t + 2 <= tokens; t += 2, x.Advance(2)) KPanelDot<V, T, 2>(panel, x, acc + t);
-    if (t < tokens) KPanelDot<V, T, 1>(panel, x, acc + t);
+    const BlockTokens x(args.x, token, b, 256, 16);
+    RunTokens<V::kTokens>(tokens, [&](auto run, uint32_t t) {
+      KPanelDot<V, T, run.value>(panel, x.From(t), acc + t);
+    });
   }
   for (uint32_t t = 0; t < tokens; ++t) StoreRows<V>(args, token + t, rows, acc[t]);
 }
 
 template <class V, class T>
 void KRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
-  if (args.x.rows == 0) return;
-  if (args.x.rows <= kFewTokens) {
-    constexpr void (*kFew[])(const MatmulArgs&, const RowTile&) = {
-        KFewTokens<T, 1>, KFewTokens<T, 2>, KFewTokens<T, 3>, KFewTokens<T, 4>};
-    static_assert(sizeof(kFew) / sizeof(kFew[0]) == kFewTokens);
-    const RowTiles tiles = TilesOf(row_begin, row_end);
-    for (uint32_t i = 0; i < tiles.count; ++i) kFew[args.x.rows - 1](args, TileAt(args, tiles, i));
-    return;
-  }
-  const RowTiles tiles = TilesOf<V::kLanes>(row_begin, row_end);
-  for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {
-    const uint32_t tokens = args.x.rows - t < kTileTokens ? args.x.rows - t : kTileTokens;
-    for (uint32_t i = 0; i < tiles.count; ++i) {
-      KTokenTile<V, T>(args, t, tokens, TileAt<V::kLanes>(args, tiles, i));
-    }
-  }
+  constexpr FewTokensOfTile kFew[] = {KFewTokens<T, 1>, KFewTokens<T, 2>, KFewTokens<T, 3>,
+                                      KFewTokens<T, 4>};
+  WalkTiles<kTileRows, V::kLanes>(args, row_begin, row_end, kFew, KTokenTile<V, T>);
 }
 
 }  // namespace

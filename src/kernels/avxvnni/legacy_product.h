@@ -118,41 +118,19 @@ void LegacyTokenTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, co
   for (uint32_t b = 0; b < all_blocks; b += kPanelBlocks) {
     const uint32_t blocks = all_blocks - b < kPanelBlocks ? all_blocks - b : kPanelBlocks;
     ReadLegacyPanel<V, T>(rows, uint64_t{b} * T::kBytes, blocks, &panel);
-    BlockTokens x(args.x, token, b, 32, 1);
-    uint32_t t = 0;
-    for (; t + V::kTokens <= tokens; t += V::kTokens, x.Advance(V::kTokens)) {
-      LegacyPanelDot<V, T, V::kTokens>(panel, blocks, x, acc + t);
-    }
-    if constexpr (V::kTokens > 4) {
-      for (; t + 4 <= tokens; t += 4, x.Advance(4))
-        LegacyPanelDot<V, T, 4>(panel, blocks, x, acc + t);
-    }
-    for (; t + 2 <= tokens; t += 2, x.Advance(2)) {
-      LegacyPanelDot<V, T, 2>(panel, blocks, x, acc + t);
-    }
-    if (t < tokens) LegacyPanelDot<V, T, 1>(panel, blocks, x, acc + t);
+    const BlockTokens x(args.x, token, b, 32, 1);
+    RunTokens<V::kTokens>(tokens, [&](auto run, uint32_t t) {
+      LegacyPanelDot<V, T, run.value>(panel, blocks, x.From(t), acc + t);
+    });
   }
   for (uint32_t t = 0; t < tokens; ++t) StoreRows<V>(args, token + t, rows, acc[t]);
 }
 
 template <class V, class T>
 void LegacyRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
-  if (args.x.rows == 0) return;
-  if (args.x.rows <= kFewTokens) {
-    constexpr void (*kFew[])(const MatmulArgs&, const RowTile&) = {
-        LegacyFewTokens<T, 1>, LegacyFewTokens<T, 2>, LegacyFewTokens<T, 3>, LegacyFewTokens<T, 4>};
-    static_assert(sizeof(kFew) / sizeof(kFew[0]) == kFewTokens);
-    const RowTiles tiles = TilesOf(row_begin, row_end);
-    for (uint32_t i = 0; i < tiles.count; ++i) kFew[args.x.rows - 1](args, TileAt(args, tiles, i));
-    return;
-  }
-  const RowTiles tiles = TilesOf<V::kLanes>(row_begin, row_end);
-  for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {
-    const uint32_t tokens = args.x.rows - t < kTileTokens ? args.x.rows - t : kTileTokens;
-    for (uint32_t i = 0; i < tiles.count; ++i) {
-      LegacyTokenTile<V, T>(args, t, tokens, TileAt<V::kLanes>(args, tiles, i));
-    }
-  }
+  constexpr FewTokensOfTile kFew[] = {LegacyFewTokens<T, 1>, LegacyFewTokens<T, 2>,
+                                      LegacyFewTokens<T, 3>, LegacyFewTokens<T, 4>};
+  WalkTiles<kTileRows, V::kLanes>(args, row_begin, row_end, kFew, LegacyTokenTile<V, T>);
 }
 
 }  // namespace

@@ -1,104 +1,116 @@
-// Eight floats as a pair of vectors, how eight elements of a row become that, and the exponential.
+// Floats in one vector and in two: the vector types of the aarch64 leaves.
 //
-// Contract: Exp: relative error below 1.2e-7 (2 ulp) for -87.3 <= x <= 88; 0 below, about 1.65e38
-// above; NaN passes. A row class gives At(row, i): elements i .. i + 7 (i a multiple of 8). Unnamed
-// namespace: see simd.h.
+// Contract: simd/rows.h says what each function of F32x8 is (its Vec is a pair, so sums are those
+// of eight lanes); F32x4 has what simd/exp.h needs. Unnamed namespace: see simd.h.
 #pragma once
 
-#include "kernels/kv_row.h"
 #include "kernels/neon/simd.h"
+#include "kernels/simd/exp.h"
 
 namespace sluice {
 namespace {
+
+struct F32x4 {
+  using Vec = float32x4_t;
+
+  static Vec Zero() { return vdupq_n_f32(0); }
+  static Vec Same(float v) { return vdupq_n_f32(v); }
+  static Vec Add(Vec a, Vec b) { return vaddq_f32(a, b); }
+  static Vec Sub(Vec a, Vec b) { return vsubq_f32(a, b); }
+  static Vec Mul(Vec a, Vec b) { return vmulq_f32(a, b); }
+  static Vec Div(Vec a, Vec b) { return vdivq_f32(a, b); }
+  static Vec Fma(Vec a, Vec b, Vec c) { return vfmaq_f32(c, a, b); }
+  static Vec Fnma(Vec a, Vec b, Vec c) { return vfmsq_f32(c, a, b); }
+  static Vec Min(Vec a, Vec b) { return vminq_f32(a, b); }  // NaN passes
+  static Vec Max(Vec a, Vec b) { return vmaxq_f32(a, b); }
+  static Vec MaxNumber(Vec a, Vec b) { return vmaxnmq_f32(a, b); }
+  static Vec Round(Vec v) { return vrndnq_f32(v); }
+  static Vec Pow2(Vec n) {
+    const int32x4_t biased = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
+    return vreinterpretq_f32_s32(vshlq_n_s32(biased, 23));
+  }
+  static Vec ZeroBelow(Vec v, Vec x, Vec least) {
+    const uint32x4_t below = vcltq_f32(x, least);  // false for NaN
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(v), below));
+  }
+};
+
+inline float32x4_t Exp(float32x4_t x) { return ExpOf<F32x4>(x); }
+inline float32x4_t Sigmoid(float32x4_t x) { return SigmoidOf<F32x4>(x); }
 
 struct F8 {
   float32x4_t low, high;
 };
 
-inline F8 Zero8() { return {vdupq_n_f32(0), vdupq_n_f32(0)}; }
-inline F8 LoadF8(const float* p) { return {vld1q_f32(p), vld1q_f32(p + 4)}; }
-inline void StoreF8(float* p, F8 v) {
-  vst1q_f32(p, v.low);
-  vst1q_f32(p + 4, v.high);
-}
-inline F8 Fuse(F8 acc, F8 a, F8 b) {
-  return {vfmaq_f32(acc.low, a.low, b.low), vfmaq_f32(acc.high, a.high, b.high)};
-}
-inline F8 FuseScalar(F8 acc, F8 a, float s) {
-  return {vfmaq_n_f32(acc.low, a.low, s), vfmaq_n_f32(acc.high, a.high, s)};
-}
-inline F8 Times(F8 a, float s) { return {vmulq_n_f32(a.low, s), vmulq_n_f32(a.high, s)}; }
-inline float Fold(F8 v) { return FoldFloats(v.low, v.high); }
+struct F32x8 {
+  using Vec = F8;
+  static constexpr uint32_t kLanes = 8, kTokens = 2;
+  static constexpr int kRegisters = 16;  // pairs
 
-inline F8 FromInt8(int8x8_t q) {
-  const int16x8_t v = vmovl_s8(q);
-  return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), vcvtq_f32_s32(vmovl_high_s16(v))};
-}
+  static Vec Zero() { return {vdupq_n_f32(0), vdupq_n_f32(0)}; }
+  static Vec Same(float v) { return {vdupq_n_f32(v), vdupq_n_f32(v)}; }
+  static Vec Load(const float* p) { return {vld1q_f32(p), vld1q_f32(p + 4)}; }
+  static void Store(float* p, Vec v) {
+    vst1q_f32(p, v.low);
+    vst1q_f32(p + 4, v.high);
+  }
 
-struct RowF32 {
-  static F8 At(const uint8_t* row, uint32_t i) {
-    const uint8_t* p = row + 4 * uint64_t{i};
+  static Vec Add(Vec a, Vec b) { return {F32x4::Add(a.low, b.low), F32x4::Add(a.high, b.high)}; }
+  static Vec Sub(Vec a, Vec b) { return {F32x4::Sub(a.low, b.low), F32x4::Sub(a.high, b.high)}; }
+  static Vec Mul(Vec a, Vec b) { return {F32x4::Mul(a.low, b.low), F32x4::Mul(a.high, b.high)}; }
+  static Vec Div(Vec a, Vec b) { return {F32x4::Div(a.low, b.low), F32x4::Div(a.high, b.high)}; }
+  static Vec Fma(Vec a, Vec b, Vec c) {
+    return {F32x4::Fma(a.low, b.low, c.low), F32x4::Fma(a.high, b.high, c.high)};
+  }
+  static Vec Fnma(Vec a, Vec b, Vec c) {
+    return {F32x4::Fnma(a.low, b.low, c.low), F32x4::Fnma(a.high, b.high, c.high)};
+  }
+  static Vec Min(Vec a, Vec b) { return {F32x4::Min(a.low, b.low), F32x4::Min(a.high, b.high)}; }
+  static Vec Max(Vec a, Vec b) { return {F32x4::Max(a.low, b.low), F32x4::Max(a.high, b.high)}; }
+  static Vec MaxNumber(Vec a, Vec b) {
+    return {F32x4::MaxNumber(a.low, b.low), F32x4::MaxNumber(a.high, b.high)};
+  }
+  static Vec Round(Vec v) { return {F32x4::Round(v.low), F32x4::Round(v.high)}; }
+  static Vec Pow2(Vec n) { return {F32x4::Pow2(n.low), F32x4::Pow2(n.high)}; }
+  static Vec ZeroBelow(Vec v, Vec x, Vec least) {
+    return {F32x4::ZeroBelow(v.low, x.low, least.low),
+            F32x4::ZeroBelow(v.high, x.high, least.high)};
+  }
+
+  static float First(Vec v) { return vgetq_lane_f32(v.low, 0); }
+  static float Sum(Vec v) { return FoldFloats(v.low, v.high); }
+  static float Largest(Vec v) { return vmaxnmvq_f32(F32x4::MaxNumber(v.low, v.high)); }
+
+  static Vec F32(const uint8_t* p) {
     return {vreinterpretq_f32_u8(vld1q_u8(p)), vreinterpretq_f32_u8(vld1q_u8(p + 16))};
   }
-};
-struct RowF16 {
-  static F8 At(const uint8_t* row, uint32_t i) {
-    const float16x8_t v = vreinterpretq_f16_u8(vld1q_u8(row + 2 * uint64_t{i}));
+  static Vec F16(const uint8_t* p) {
+    const float16x8_t v = vreinterpretq_f16_u8(vld1q_u8(p));
     return {vcvt_f32_f16(vget_low_f16(v)), vcvt_high_f32_f16(v)};
   }
-};
-struct RowBF16 {
-  static F8 At(const uint8_t* row, uint32_t i) {
-    const uint16x8_t v = vreinterpretq_u16_u8(vld1q_u8(row + 2 * uint64_t{i}));
+  static Vec Bf16(const uint8_t* p) {
+    const uint16x8_t v = vreinterpretq_u16_u8(vld1q_u8(p));
     return {vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(v), 16)),
             vreinterpretq_f32_u32(vshll_high_n_u16(v, 16))};
   }
-};
-struct RowQ8 {
-  static F8 At(const uint8_t* row, uint32_t i) {
-    const uint8_t* block = row + i / kKvBlockElems * sizeof(KvQ8Block);
-    const uint8x8_t q = vld1_u8(block + 2 + i % kKvBlockElems);
-    return Times(FromInt8(vreinterpret_s8_u8(q)), HalfAt(block));
+  static Vec FromInt8(int8x8_t q) {
+    const int16x8_t v = vmovl_s8(q);
+    return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(v))), vcvtq_f32_s32(vmovl_high_s16(v))};
   }
-};
-struct RowQ4 {
-  static F8 At(const uint8_t* row, uint32_t i) {
-    const uint8_t* block = row + i / kKvBlockElems * sizeof(KvQ4Block);
-    const uint8x8_t bytes = vld1_u8(block + 4 + i % 16);
-    const uint8x8_t q =
-        i % kKvBlockElems < 16 ? vand_u8(bytes, vdup_n_u8(15)) : vshr_n_u8(bytes, 4);
-    const F8 v = Times(FromInt8(vreinterpret_s8_u8(q)), HalfAt(block));
-    const float32x4_t min = vdupq_n_f32(HalfAt(block + 2));
-    return {vaddq_f32(min, v.low), vaddq_f32(min, v.high)};
+  static Vec I8(const uint8_t* p) { return FromInt8(vreinterpret_s8_u8(vld1_u8(p))); }
+  static Vec U4(const uint8_t* p, bool high) {
+    const uint8x8_t bytes = vld1_u8(p);
+    const uint8x8_t q = high ? vshr_n_u8(bytes, 4) : vand_u8(bytes, vdup_n_u8(15));
+    return FromInt8(vreinterpret_s8_u8(q));
   }
+  static Vec SameF16(const uint8_t* p) { return Same(HalfAt(p)); }
 };
 
-// e^x = 2^n e^r with n = round(x / ln 2); e^r by a degree-6 polynomial on |r| <= ln(2) / 2 (the
-// classic single-precision coefficients of the Cephes library's expf).
-inline float32x4_t Exp(float32x4_t x) {
-  const float32x4_t least = vdupq_n_f32(-87.33654f);
-  const uint32x4_t below = vcltq_f32(x, least);  // false for NaN
-  const float32x4_t in = vminq_f32(vdupq_n_f32(88.0f), vmaxq_f32(least, x));
-  const float32x4_t n = vrndnq_f32(vmulq_n_f32(in, 1.44269504088896341f));
-  float32x4_t r = vfmsq_f32(in, n, vdupq_n_f32(0.693359375f));
-  r = vfmsq_f32(r, n, vdupq_n_f32(-2.12194440e-4f));
-  float32x4_t p = vdupq_n_f32(1.9875691500e-4f);
-  p = vfmaq_f32(vdupq_n_f32(1.3981999507e-3f), p, r);
-  p = vfmaq_f32(vdupq_n_f32(8.3334519073e-3f), p, r);
-  p = vfmaq_f32(vdupq_n_f32(4.1665795894e-2f), p, r);
-  p = vfmaq_f32(vdupq_n_f32(1.6666665459e-1f), p, r);
-  p = vfmaq_f32(vdupq_n_f32(5.0000001201e-1f), p, r);
-  p = vfmaq_f32(vaddq_f32(r, vdupq_n_f32(1.0f)), vmulq_f32(r, r), p);
-  const int32x4_t power = vshlq_n_s32(vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127)), 23);
-  const float32x4_t e = vmulq_f32(p, vreinterpretq_f32_s32(power));
-  return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(e), below));
-}
-
-// 1 / (1 + e^-x).
-inline float32x4_t Sigmoid(float32x4_t x) {
-  const float32x4_t one = vdupq_n_f32(1.0f);
-  return vdivq_f32(one, vaddq_f32(one, Exp(vnegq_f32(x))));
-}
+// What elementwise.cc calls them.
+inline F8 Zero8() { return F32x8::Zero(); }
+inline F8 LoadF8(const float* p) { return F32x8::Load(p); }
+inline F8 Fuse(F8 acc, F8 a, F8 b) { return F32x8::Fma(a, b, acc); }
+inline float Fold(F8 v) { return F32x8::Sum(v); }
 
 }  // namespace
 }  // namespace sluice

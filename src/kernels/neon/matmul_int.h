@@ -10,41 +10,29 @@ namespace sluice {
 namespace {
 
 template <class T, class Isa>
-void FewRows(const MatmulArgs& args, const RowTile& rows) {
-  if (args.x.rows == 1) return FewTokens<T, Isa, 1>(args, rows);
-  if constexpr (Isa::kFewTokens == 2) {
-    if (args.x.rows == 2) return FewTokens<T, Isa, 2>(args, rows);
+constexpr TokensOfTile ManyTokens() {
+  if constexpr (Isa::kPanel) {
+    return PanelTile<T, Isa>;
+  } else {
+    return StoredTile<T, Isa>;
   }
 }
 
 template <class T, class Isa>
 void TypeRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
-  const RowTiles tiles = TilesOf(row_begin, row_end);
-  if (args.x.rows <= Isa::kFewTokens) {
-    for (uint32_t i = 0; i < tiles.count; ++i) FewRows<T, Isa>(args, TileAt(args, tiles, i));
-    return;
-  }
-  for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {
-    const uint32_t tokens = args.x.rows - t < kTileTokens ? args.x.rows - t : kTileTokens;
-    for (uint32_t i = 0; i < tiles.count; ++i) {
-      if constexpr (Isa::kPanel) {
-        PanelTile<T, Isa>(args, t, tokens, TileAt(args, tiles, i));
-      } else {
-        StoredTile<T, Isa>(args, t, tokens, TileAt(args, tiles, i));
-      }
-    }
+  static_assert(Isa::kFewTokens <= 2);
+  if constexpr (Isa::kFewTokens == 1) {
+    constexpr FewTokensOfTile kFew[] = {FewTokens<T, Isa, 1>};
+    WalkTiles<kTileRows, kTileRows>(args, row_begin, row_end, kFew, ManyTokens<T, Isa>());
+  } else {
+    constexpr FewTokensOfTile kFew[] = {FewTokens<T, Isa, 1>, FewTokens<T, Isa, 2>};
+    WalkTiles<kTileRows, kTileRows>(args, row_begin, row_end, kFew, ManyTokens<T, Isa>());
   }
 }
 
 template <class Isa>
 void SlowRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
-  const RowTiles tiles = TilesOf(row_begin, row_end);
-  for (uint32_t t = 0; t < args.x.rows; t += kTileTokens) {
-    const uint32_t tokens = args.x.rows - t < kTileTokens ? args.x.rows - t : kTileTokens;
-    for (uint32_t i = 0; i < tiles.count; ++i) {
-      SlowTile<Isa>(args, t, tokens, TileAt(args, tiles, i));
-    }
-  }
+  WalkTiles<kTileRows>(args, row_begin, row_end, SlowTile<Isa>);
 }
 
 template <class Isa>
