@@ -50,7 +50,7 @@ inline bool FillsTiles(const MatmulArgs& args, uint32_t row_begin, uint32_t row_
 // Walks (run of groups, tile of rows) pairs: tile(first_group, groups, rows).
 template <class Tile>
 void ForTiles(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end, const Tile& tile) {
-  const RowTiles tiles = TilesOf<Zmm::kLanes>(row_begin, row_end);
+  const RowTiles tiles = TilesOf<Zmm::kLanes>(args, row_begin, row_end);
   const uint32_t all = GroupsOf(args.x.rows);
   for (uint32_t g = 0; g < all; g += kTileGroups) {
     const uint32_t groups = all - g < kTileGroups ? all - g : kTileGroups;

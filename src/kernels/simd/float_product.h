@@ -41,7 +41,7 @@ template <class V, template <class> class Row>
 void OneToken(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   const float* x = args.x.f32;
   const uint32_t cols = args.x.cols;
-  const RowTiles tiles = TilesOf<kOneTokenRows>(row_begin, row_end);
+  const RowTiles tiles = TilesOf<kOneTokenRows>(args, row_begin, row_end);
   for (uint32_t tile = 0; tile < tiles.count; ++tile) {
     const RowTile rows = TileAt<kOneTokenRows>(args, tiles, tile);
     const uint8_t* w = rows.base;
@@ -159,7 +159,7 @@ void FloatProduct(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) 
   if (x.rows == 1 && args.type == WeightType::kBF16) {
     return OneToken<V, RowBf16>(args, row_begin, row_end);
   }
-  const RowTiles tiles = TilesOf<kFloatRows>(row_begin, row_end);
+  const RowTiles tiles = TilesOf<kFloatRows>(args, row_begin, row_end);
   for (uint32_t t = 0; t < x.rows; t += kFloatTokens) {
     const uint32_t tokens = x.rows - t < kFloatTokens ? x.rows - t : kFloatTokens;
     for (uint32_t i = 0; i < tiles.count; ++i) {
