@@ -7,30 +7,12 @@
 #include <fstream>
 
 #include "base/bytes.h"
+#include "tests/temp_folder.h"
 
 namespace sluice::proc {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A planted file tree that removes itself.
-class FakeRoot {
- public:
-  FakeRoot() {
-    std::string name = (fs::temp_directory_path() / "sluice-root-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~FakeRoot() { fs::remove_all(path_); }
-  void Write(const std::string& file, const std::string& text) const {
-    const fs::path path = path_ + file;
-    fs::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 constexpr const char* kMeminfo =
     "MemTotal:        8388608 kB\nMemFree: 5 kB\nMemAvailable:    4194304 kB\n";
@@ -109,7 +91,7 @@ TEST(Proc, CgroupDirsOddText) {
 }
 
 TEST(Proc, TightestV2LimitWinsAtAnyLevel) {
-  FakeRoot root;
+  const test::TempFolder root;
   root.Write("/proc/meminfo", kMeminfo);
   root.Write("/proc/self/cgroup", "0::/user/job\n");
   root.Write("/proc/self/mountinfo", kV2Mount);
@@ -125,7 +107,7 @@ TEST(Proc, TightestV2LimitWinsAtAnyLevel) {
 }
 
 TEST(Proc, V1LimitAndHybridMount) {
-  FakeRoot root;
+  const test::TempFolder root;
   root.Write("/proc/meminfo", kMeminfo);
   root.Write("/proc/self/cgroup", "4:memory:/job\n0::/\n");
   root.Write(
@@ -142,7 +124,7 @@ TEST(Proc, V1LimitAndHybridMount) {
 }
 
 TEST(Proc, NoLimitAndNoProc) {
-  FakeRoot root;
+  const test::TempFolder root;
   const MemoryStatus nothing = ReadMemoryStatus(root.path());
   EXPECT_EQ(nothing.total_bytes, 0u);
   EXPECT_EQ(nothing.cgroup_limit_bytes, 0u);
@@ -154,7 +136,7 @@ TEST(Proc, NoLimitAndNoProc) {
 }
 
 TEST(Proc, CpuQuota) {
-  FakeRoot root;
+  const test::TempFolder root;
   EXPECT_EQ(CpuQuota(root.path()), std::nullopt);
   root.Write("/proc/self/cgroup", "0::/a\n");
   root.Write("/proc/self/mountinfo", kV2Mount);
@@ -172,7 +154,7 @@ TEST(Proc, CpuQuota) {
 }
 
 TEST(Proc, PerformanceCpus) {
-  FakeRoot root;
+  const test::TempFolder root;
   const auto put = [&](int cpu, const char* file, const char* text) {
     root.Write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/" + file, text);
   };
@@ -190,7 +172,7 @@ TEST(Proc, PerformanceCpus) {
 }
 
 TEST(Proc, CpuRoles) {
-  FakeRoot root;
+  const test::TempFolder root;
   const std::vector<int> all = {0, 1, 2, 3}, none;
   const auto roles = [&](const std::vector<int>& allowed, const std::vector<int>& asked,
                          int threads) {

@@ -33,7 +33,7 @@ class CacheTest : public testing::Test {
   std::string Path(const std::string& name) {
     return state_ / ("prefix/" + name.substr(0, 2) + "/" + name);
   }
-  TempDir state_;
+  TempFolder state_;
   const std::string page_ = KeyOf(1).Hex() + ".page", state_name_ = KeyOf(3, 7).Hex() + ".state";
 };
 

@@ -30,7 +30,7 @@ class Conversation : public testing::Test {
 };
 
 TEST_F(Conversation, HistoryCommandsAndQuit) {
-  TempDir dir;
+  TempFolder dir;
   Terminal terminal(Args({"--system", "You are terse.", "--act", "f32"}));
   ASSERT_TRUE(terminal.WaitFor("> ")) << terminal.screen();
   terminal.Type("What is the capital of France?\n");
@@ -58,7 +58,7 @@ TEST_F(Conversation, HistoryCommandsAndQuit) {
 }
 
 TEST_F(Conversation, BlockInputAndEndOfFile) {
-  TempDir dir;
+  TempFolder dir;
   Terminal terminal(Args());
   ASSERT_TRUE(terminal.WaitFor("> ")) << terminal.screen();
   terminal.Type("\"\"\"\none\n\ntwo\\\n\"\"\"\n");

@@ -64,7 +64,7 @@ double RelativeError(const std::vector<float>& got, const std::vector<float>& wa
 
 TEST(Logits, GoldenModels) {
   int done = 0;
-  TempDir dir;
+  TempFolder dir;
   for (const char* name : {"llama", "llama_tied", "qwen2", "qwen3", "gemma3"}) {
     const std::string folder = Shared(std::string("golden/") + name);
     if (folder.empty()) continue;
@@ -184,7 +184,7 @@ class SmallModel : public testing::Test {
 };
 
 TEST_F(SmallModel, SamePromptFromEverySource) {
-  TempDir dir;
+  TempFolder dir;
   WriteFile(dir / "p", "hello the world 123\n");
   const ProcessResult a = Go({"-p", "hello the world 123", "-n", "4", "--json"});
   ASSERT_EQ(a.code, 0) << a.err;
@@ -317,7 +317,7 @@ TEST_F(SmallModel, BudgetBelowTheFloor) {
 }
 
 TEST_F(SmallModel, LogitsFailuresLeaveNoFile) {
-  TempDir dir;
+  TempFolder dir;
   WriteFile(dir / "x.npy", "older");
   const std::string nan = Shared("cases/dev/gguf/ok-nan-weights.gguf");
   const ProcessResult result = Sluice({"logits", nan, "--ids", "1,2", "-o", dir / "x.npy"});

@@ -14,6 +14,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/test_data.h"
+
 namespace sluice::test {
 namespace {
 
@@ -208,15 +210,6 @@ int Terminal::WaitExit(double timeout_s) {
   return -1;
 }
 
-TempDir::TempDir() {
-  std::string pattern = std::filesystem::temp_directory_path() / "sluice-cli-XXXXXX";
-  path_ = mkdtemp(pattern.data());
-}
-TempDir::~TempDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
@@ -231,19 +224,12 @@ void WriteFile(const std::string& path, const std::string& data) {
 bool Exists(const std::string& path) { return std::filesystem::exists(path); }
 
 std::string Shared(const std::string& name) {
-  const char* folder = std::getenv("SLUICE_SHARED");
-  const std::string path =
-      (folder && *folder ? std::string(folder) : std::string(SLUICE_SOURCE_DIR "/../shared")) +
-      "/" + name;
+  const std::string path = SharedPath(name);
   return Exists(path) ? path : "";
 }
 
 std::string DefaultModel() {
-  const char* folder = std::getenv("SLUICE_MODELS");
-  const char* home = std::getenv("HOME");
-  const std::string path =
-      (folder && *folder ? std::string(folder) : std::string(home ? home : "") + "/.cache/sluice") +
-      "/SmolLM2-135M-Instruct.Q4_1.gguf";
+  const std::string path = DefaultModelPath();
   return Exists(path) ? path : "";
 }
 

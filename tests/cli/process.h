@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/temp_folder.h"
+
 namespace sluice::test {
 
 struct ProcessOptions {
@@ -52,23 +54,11 @@ class Terminal {
   size_t seen_ = 0;
 };
 
-// A folder that is removed with the object.
-class TempDir {
- public:
-  TempDir();
-  ~TempDir();
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 std::string ReadFile(const std::string& path);  // "" when absent
 void WriteFile(const std::string& path, const std::string& data);
 bool Exists(const std::string& path);
 
-// ../shared (or $SLUICE_SHARED) + "/" + name; "" when it is not there.
+// SharedPath(name); "" when it is not there.
 std::string Shared(const std::string& name);
 // The small instruct model that setup fetches; "" when it is not there.
 std::string DefaultModel();

@@ -17,7 +17,7 @@ const char* const kTypes[] = {"Q4_0",   "Q4_1",   "Q5_0",  "Q5_1",  "Q8_0", "Q2_
 
 TEST(Quant, DecodesTheReferenceBlocksBitForBit) {
   if (Shared("golden/quants").empty()) GTEST_SKIP() << "SKIP: no golden/quants";
-  TempDir dir;
+  TempFolder dir;
   int done = 0;
   for (const char* type : kTypes) {
     const std::string blocks = Shared(std::string("golden/quants/") + type + ".blocks.bin");
@@ -42,7 +42,7 @@ TEST(Quant, EncodesTheReferenceInput) {
   const std::string raw = ReadFile(input);
   std::vector<float> want(raw.size() / 4);
   std::memcpy(want.data(), raw.data(), raw.size());
-  TempDir dir;
+  TempFolder dir;
   for (const auto& [type, about] : index["quantize"].items()) {
     const ProcessResult result = Sluice({"quant", "encode", "--type", type, input, dir / "blocks"});
     ASSERT_EQ(result.code, 0) << type << ": " << result.err;
@@ -68,7 +68,7 @@ TEST(Quant, EncodesTheReferenceInput) {
 }
 
 TEST(Quant, ErrorsLeaveNothingBehind) {
-  TempDir dir;
+  TempFolder dir;
   WriteFile(dir / "odd", std::string(19, 'x'));
   const ProcessResult odd = Sluice({"quant", "decode", "--type", "Q4_0", dir / "odd", dir / "out"});
   EXPECT_EQ(odd.code, 2);
@@ -95,7 +95,7 @@ TEST(Quant, ErrorsLeaveNothingBehind) {
 }
 
 TEST(Quant, EmptyInputGivesEmptyOutput) {
-  TempDir dir;
+  TempFolder dir;
   WriteFile(dir / "in", "");
   EXPECT_EQ(Sluice({"quant", "decode", "--type", "Q6_K", dir / "in", dir / "out"}).code, 0);
   EXPECT_TRUE(Exists(dir / "out"));
@@ -103,7 +103,7 @@ TEST(Quant, EmptyInputGivesEmptyOutput) {
 }
 
 TEST(Quant, DevicesAreWrittenDirectly) {
-  TempDir dir;
+  TempFolder dir;
   WriteFile(dir / "in", std::string(18, '\0'));
   EXPECT_EQ(Sluice({"quant", "decode", "--type", "Q4_0", dir / "in", "/dev/null"}).code, 0);
   EXPECT_TRUE(Exists("/dev/null"));

@@ -34,12 +34,7 @@ class Kept : public testing::Test {
     const std::string bytes = ReadFile(file_);
     return ParseSession({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, file_);
   }
-  size_t FilesThere() const {
-    size_t n = 0;
-    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir_.path())) ++n;
-    return n;
-  }
-  TempDir dir_;
+  TempFolder dir_;
   std::string model_, file_;
 };
 
@@ -126,7 +121,7 @@ TEST_F(Kept, WhatMakesNoSenseIsRefusedAndNothingTouched) {
     EXPECT_NE(result.err.find(file_), std::string::npos) << result.err;
     EXPECT_TRUE(result.out.empty());
     EXPECT_EQ(ReadFile(file_), bad);
-    EXPECT_EQ(FilesThere(), 1u);
+    EXPECT_EQ(dir_.files(), 1u);
   }
 }
 
@@ -211,7 +206,7 @@ TEST_F(Kept, APrivateChatSavesNothing) {
   Say(&terminal, "one");
   Say(&terminal, "/save " + (dir_ / "x"));
   EXPECT_NE(terminal.screen().find("private"), std::string::npos);
-  EXPECT_EQ(FilesThere(), 0u);
+  EXPECT_EQ(dir_.files(), 0u);
 }
 
 // A long chat with the small default model in 512 tokens: it goes on, the old turns live on in a

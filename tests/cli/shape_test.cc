@@ -34,7 +34,7 @@ const ShapeCase kShapes[] = {
 
 // Runs plan with a TMPDIR of its own and checks that the outline is gone.
 ProcessResult PlanShape(const std::string& name, const std::vector<std::string>& more) {
-  const TempDir dir;
+  const TempFolder dir;
   ProcessOptions options;
   options.environment = {{"TMPDIR", dir.path()}};
   std::vector<std::string> args = {"plan", "--shape", name};
@@ -96,7 +96,7 @@ TEST(PlanShape, BudgetBelowTheFloorNamesOneThatWorks) {
 }
 
 TEST(PlanShape, TemporaryFolderThatIsNotThere) {
-  TempDir dir;
+  TempFolder dir;
   const std::string missing = dir / "missing";
   ProcessOptions options;
   options.environment = {{"TMPDIR", missing}};

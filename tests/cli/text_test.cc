@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/process.h"
+#include "tests/test_data.h"
 
 namespace sluice::test {
 namespace {
@@ -26,7 +27,7 @@ TEST(Tokenize, SharedCases) {
   const std::string model = Shared("cases/dev/gguf/ok-llama-f32.gguf");
   if (model.empty()) GTEST_SKIP() << "SKIP: no shared cases";
   const auto cases = ordered_json::parse(ReadFile(Shared("cases/dev/tokenize.json")))["cases"];
-  TempDir dir;
+  TempFolder dir;
   for (const auto& c : cases) {
     const std::string id = c["id"];
     if (c.contains("text_repeat")) {
@@ -66,11 +67,7 @@ TEST(Tokenize, IdsOutsideTheVocabularyAreNamed) {
 // Folders that hold only a tokenizer.json, as tools/setup fetches them: a few cases each, end to
 // end.
 TEST(Tokenize, TokenizerFolders) {
-  const char* models = std::getenv("SLUICE_MODELS");
-  const std::string folder =
-      (models && *models ? std::string(models)
-                         : std::string(std::getenv("HOME")) + "/.cache/sluice") +
-      "/tokenizers/";
+  const std::string folder = ModelPath("tokenizers/");
   int done = 0;
   for (const char* name : {"qwen3"}) {  // the others: tests/text, without a process each
     const std::string golden = Shared(std::string("golden/tokenizers/") + name + ".json");
@@ -93,7 +90,7 @@ TEST(Tokenize, TokenizerFolders) {
 }
 
 // One conversation case -> the arguments and files that render it.
-ProcessResult RenderCase(const TempDir& dir, const ordered_json& set, const ordered_json& c) {
+ProcessResult RenderCase(const TempFolder& dir, const ordered_json& set, const ordered_json& c) {
   WriteFile(dir / "t.jinja", set["template"]);
   WriteFile(dir / "special.json", set["special_tokens"].dump());
   WriteFile(dir / "m.json", c["messages"].dump());
@@ -116,7 +113,7 @@ ProcessResult RenderCase(const TempDir& dir, const ordered_json& set, const orde
 
 TEST(Render, GoldenConversations) {
   if (Shared("golden/chat").empty()) GTEST_SKIP() << "SKIP: no golden/chat";
-  TempDir dir;
+  TempFolder dir;
   for (const char* name :
        {"gemma3", "gptoss", "llama3", "llama3_1", "qwen2_5", "qwen3", "qwen3_5"}) {
     const auto set =
@@ -139,7 +136,7 @@ TEST(Render, GoldenConversations) {
 TEST(Render, SharedTemplateCases) {
   const std::string file = Shared("cases/dev/templates.json");
   if (file.empty()) GTEST_SKIP() << "SKIP: no shared cases";
-  TempDir dir;
+  TempFolder dir;
   for (const auto& c : ordered_json::parse(ReadFile(file))["cases"]) {
     WriteFile(dir / "t.jinja", c["template"]);
     WriteFile(dir / "m.json", c["context"]["messages"].dump());
@@ -165,7 +162,7 @@ TEST(Render, SharedTemplateCases) {
 }
 
 TEST(Render, InputsAreChecked) {
-  TempDir dir;
+  TempFolder dir;
   WriteFile(dir / "t.jinja", "{{ messages[0].content }}|{{ strftime_now('%Y-%m-%d %H:%M') }}");
   WriteFile(dir / "m.json", R"([{"role":"user","content":"hi"}])");
   WriteFile(dir / "request.json", R"({"messages":[{"role":"user","content":"hi"}]})");

@@ -160,7 +160,7 @@ TEST(Usage, NoColourWhereThereIsNoTerminal) {
 }
 
 TEST(Usage, MissingDefaultModelSaysHowToGetIt) {
-  TempDir dir;
+  TempFolder dir;
   ProcessOptions options;
   options.environment = {{"SLUICE_MODELS", dir.path()}};
   const ProcessResult result = Sluice({"run", "-p", "hi"}, options);
@@ -170,7 +170,7 @@ TEST(Usage, MissingDefaultModelSaysHowToGetIt) {
 }
 
 TEST(Usage, EmptyStandardInputIsNoPrompt) {
-  TempDir dir;
+  TempFolder dir;
   WriteFile(dir / "m.gguf", "GGUF");
   const ProcessResult result = Sluice({"run", dir / "m.gguf"});
   EXPECT_EQ(result.code, 2);

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <string>
 
+#include "tests/test_data.h"
+
 namespace sluice {
 namespace {
 
@@ -68,10 +70,7 @@ TEST(RouteTraceTest, EveryCutIsReadOrRefused) {
 }
 
 TEST(RouteTraceTest, ReadsTheRecordedTraces) {
-  const char* shared = getenv("SLUICE_SHARED");
-  const std::string folder =
-      shared != nullptr ? shared : std::string(SLUICE_SOURCE_DIR) + "/../shared";
-  std::ifstream file(folder + "/traces/qwen3-30b-a3b.top6.route.csv", std::ios::binary);
+  std::ifstream file(test::SharedPath("traces/qwen3-30b-a3b.top6.route.csv"), std::ios::binary);
   if (!file) GTEST_SKIP() << "SKIP: no recorded traces (set SLUICE_SHARED)";
   auto trace = Parse(std::string(std::istreambuf_iterator<char>(file), {}));
   ASSERT_TRUE(trace.ok()) << trace.status().ToString();

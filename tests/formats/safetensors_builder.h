@@ -4,14 +4,13 @@
 // JSON.
 #pragma once
 
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "tests/formats/gguf_builder.h"
+#include "tests/temp_folder.h"
 
 namespace sluice::testing {
 
@@ -38,26 +37,6 @@ class SafetensorsBuilder {
   uint64_t data_bytes = 0;
 };
 
-// A folder that is removed with the object.
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sluice-XXXXXX").string();
-    path_ = mkdtemp(pattern.data()) != nullptr ? pattern : "";
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    const std::string file = path_ + "/" + name;
-    std::ofstream(file, std::ios::binary) << bytes;
-    return file;
-  }
-
- private:
-  std::string path_;
-};
+using test::TempFolder;
 
 }  // namespace sluice::testing

@@ -1,22 +1,18 @@
-// Where reference files outside the repository are: $SLUICE_SHARED, else ../shared beside the
-// checkout.
+// Reference files outside the repository, as a whole.
 //
-// Contract: for tests. Tests that need a file from there skip loudly when it is absent.
+// Contract: for tests. "" when there is no such file.
 #pragma once
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "tests/test_data.h"
+
 namespace sluice::testing {
 
-inline std::string SharedPath(const std::string& below) {
-  const char* root = std::getenv("SLUICE_SHARED");
-  const std::string base = root != nullptr ? root : std::string(SLUICE_SOURCE_DIR) + "/../shared";
-  return base + "/" + below;
-}
+using test::SharedPath;
+
 inline std::string ReadAll(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(in), {});

@@ -1,10 +1,7 @@
 // Promise 2: the budget never changes the answer. Logits are compared bit for bit.
-#include <cstdlib>
-#include <fstream>
+#include <filesystem>
 
-#include "sluice/engine.h"
-#include "sluice/session.h"
-#include "tests/golden/golden_data.h"
+#include "tests/gates/engine_gate.h"
 
 namespace sluice {
 namespace {
@@ -15,55 +12,25 @@ struct Outcome {
   Stats stats;
 };
 
-std::vector<TokenId> Prompt(uint32_t n, uint32_t vocab) {
-  std::vector<TokenId> ids(n);
-  for (uint32_t i = 0; i < n; ++i) ids[i] = static_cast<TokenId>((i * 7919u + 13u) % vocab);
-  return ids;
-}
-
 // Every row of a prompt and a few decoded tokens, as one hash.
 Outcome RunModel(const std::string& path, const EngineOptions& options, uint32_t prompt,
                  uint32_t decode) {
   Outcome out;
-  Result<std::unique_ptr<Engine>> engine = Engine::Open(path, options);
-  EXPECT_TRUE(engine.ok()) << engine.status().ToString();
-  if (!engine.ok()) return out;
-  Result<std::unique_ptr<Session>> session = Session::Create(engine->get());
-  const std::vector<TokenId> ids = Prompt(prompt, (*engine)->vocab_size());
-  Status status = (*session)->Append(ids, [](uint32_t, std::span<const float>) {});
-  EXPECT_TRUE(status.ok()) << status.ToString();
-  for (uint32_t i = 0; i < decode; ++i) {
-    const std::span<const float> logits = (*session)->logits();
-    const auto best =
-        static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-    status = (*session)->Append(std::span<const TokenId>(&best, 1));
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
-  out.plan = (*engine)->plan();
-  out.stats = (*engine)->stats();
+  const auto engine = test::OpenEngine(path, options);
+  if (engine == nullptr) return out;
+  const auto session = Session::Create(engine.get());
+  test::Go(session->get(), test::Text(prompt, engine->vocab_size(), 0), decode);
+  out.plan = engine->plan();
+  out.stats = engine->stats();
   out.hash = out.stats.logits_hash;
   return out;
 }
 
-EngineOptions Base() {
-  EngineOptions options;
-  options.need_text = false;
-  options.threads = 2;
-  options.context = 512;
-  return options;
-}
-
-std::string DefaultModel() {
-  const char* models = std::getenv("SLUICE_MODELS");
-  const char* home = std::getenv("HOME");
-  const std::string dir =
-      models != nullptr ? models : std::string(home == nullptr ? "" : home) + "/.cache/sluice";
-  return dir + "/SmolLM2-135M-Instruct.Q4_1.gguf";
-}
+EngineOptions Base() { return test::GateOptions(512); }
 
 // The default model: resident, half, and the floor; threads; backends; chunks.
 TEST(DenseIdentity, BudgetsThreadsBackendsAndChunks) {
-  const std::string model = DefaultModel();
+  const std::string model = test::DefaultModelPath();
   if (!std::filesystem::exists(model))
     GTEST_SKIP() << "SKIP: no default model at " << model << "; run tools/setup";
   EngineOptions options = Base();
@@ -97,7 +64,7 @@ TEST(DenseIdentity, BudgetsThreadsBackendsAndChunks) {
 }
 
 TEST(DenseIdentity, BelowTheFloorIsRefusedWithTheShortfall) {
-  const std::string model = DefaultModel();
+  const std::string model = test::DefaultModelPath();
   if (!std::filesystem::exists(model))
     GTEST_SKIP() << "SKIP: no default model at " << model << "; run tools/setup";
   EngineOptions options = Base();
@@ -112,9 +79,7 @@ TEST(DenseIdentity, BelowTheFloorIsRefusedWithTheShortfall) {
 
 class ExpertIdentity : public testing::TestWithParam<const char*> {
  protected:
-  std::string Path() const {
-    return (golden::SharedDir() / "golden" / GetParam() / "model.gguf").string();
-  }
+  std::string Path() const { return test::GoldenModel(GetParam()); }
 };
 
 // A tiny mixture and a tiny hybrid: every cache size from none to all, policies, look-ahead,
@@ -154,21 +119,14 @@ TEST_P(ExpertIdentity, LongPromptTwiceWithTheSmallestCache) {
   options.context = 2304;
   const Outcome resident = RunModel(Path(), options, 2000, 200);
   options.expert_slots = 1;
-  Result<std::unique_ptr<Engine>> engine = Engine::Open(Path(), options);
-  ASSERT_TRUE(engine.ok()) << engine.status().ToString();
-  Result<std::unique_ptr<Session>> session = Session::Create(engine->get());
-  const std::vector<TokenId> ids = Prompt(2000, (*engine)->vocab_size());
+  const auto engine = test::OpenEngine(Path(), options);
+  ASSERT_NE(engine, nullptr);
+  const auto session = Session::Create(engine.get());
   for (int turn = 0; turn < 2; ++turn) {
     (*session)->Rewind(0);
-    (*engine)->ResetStats();
-    ASSERT_TRUE((*session)->Append(ids, [](uint32_t, std::span<const float>) {}).ok());
-    for (int i = 0; i < 200; ++i) {
-      const std::span<const float> logits = (*session)->logits();
-      const auto best =
-          static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-      ASSERT_TRUE((*session)->Append(std::span<const TokenId>(&best, 1)).ok());
-    }
-    EXPECT_EQ((*engine)->stats().logits_hash, resident.hash) << "turn " << turn;
+    engine->ResetStats();
+    test::Go(session->get(), test::Text(2000, engine->vocab_size(), 0), 200);
+    EXPECT_EQ(engine->stats().logits_hash, resident.hash) << "turn " << turn;
   }
 }
 

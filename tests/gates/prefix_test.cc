@@ -2,19 +2,13 @@
 // turns, edits and restarts on dense, mixture and hybrid models give the bits of a fresh run.
 #include <filesystem>
 
-#include "sluice/engine.h"
-#include "sluice/session.h"
-#include "tests/golden/golden_data.h"
+#include "tests/gates/engine_gate.h"
+#include "tests/temp_folder.h"
 
 namespace sluice {
 namespace {
 
-std::vector<TokenId> Text(uint32_t n, uint32_t vocab, uint32_t seed) {
-  std::vector<TokenId> ids(n);
-  for (uint32_t i = 0; i < n; ++i)
-    ids[i] = static_cast<TokenId>((i * 7919u + seed * 104729u + 13u) % vocab);
-  return ids;
-}
+using test::Text;
 
 std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -29,27 +23,14 @@ struct Kind {
 class PrefixGate : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    path_ = (golden::SharedDir() / "golden" / GetParam().name / "model.gguf").string();
+    path_ = test::GoldenModel(GetParam().name);
     if (!std::filesystem::exists(path_)) GTEST_SKIP() << "SKIP: no golden data at " << path_;
-    std::string name = testing::TempDir() + "sluice-prefix-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    state_ = name;
   }
-  void TearDown() override {
-    if (!state_.empty()) std::filesystem::remove_all(state_);
-  }
-  std::unique_ptr<Engine> Open(bool stored, KvType kv = KvType::kAuto) {
-    EngineOptions options;
-    options.need_text = false;
-    options.threads = 2;
-    options.context = 768;
-    options.budget_bytes = uint64_t{1} << 30;
-    options.kv = kv;
-    options.scratch_dir = state_;
-    if (stored) options.state_dir = state_;
-    Result<std::unique_ptr<Engine>> engine = Engine::Open(path_, options);
-    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
-    return engine.ok() ? std::move(*engine) : nullptr;
+  std::unique_ptr<Engine> Open(bool stored) const {
+    EngineOptions options = test::GateOptions(768, uint64_t{1} << 30);
+    options.scratch_dir = state_.path();
+    if (stored) options.state_dir = state_.path();
+    return test::OpenEngine(path_, options);
   }
   // The logits after ids, and how many of them were found; -1 after an error.
   int64_t Ask(Session* session, const std::vector<TokenId>& ids, std::vector<float>* logits) {
@@ -57,7 +38,7 @@ class PrefixGate : public testing::TestWithParam<Kind> {
     const Status status = session->Append(std::span<const TokenId>(ids).subspan(kept));
     EXPECT_TRUE(status.ok()) << status.ToString();
     EXPECT_EQ(session->length(), ids.size());
-    logits->assign(session->logits().begin(), session->logits().end());
+    *logits = test::Logits(*session);
     return status.ok() ? kept : -1;
   }
   std::vector<float> Fresh(const std::vector<TokenId>& ids) {
@@ -67,8 +48,8 @@ class PrefixGate : public testing::TestWithParam<Kind> {
     EXPECT_EQ(Ask(session->get(), ids, &logits), 0);
     return logits;
   }
-  // Beyond the shared beginning (of 300 tokens): exactly there for marks, token by token in memory.
-  std::string path_, state_;
+  std::string path_;
+  const test::TempFolder state_;
 };
 
 TEST_P(PrefixGate, ASecondTextWithTheSameBeginningInOneProcess) {
@@ -166,7 +147,7 @@ TEST_P(PrefixGate, ACutTimelineGoesOnFromTheNewestSnapshot) {
   EXPECT_EQ((*session)->Rewind(220), 220u);
   const TokenId id = 5;
   ASSERT_TRUE((*session)->Append({&id, 1}).ok());
-  const std::vector<float> logits((*session)->logits().begin(), (*session)->logits().end());
+  const std::vector<float> logits = test::Logits(**session);
   auto whole = Join(text, more);
   whole.resize(220);
   whole.push_back(5);
@@ -186,7 +167,7 @@ TEST_P(PrefixGate, DamagedEntriesCostTimeOnly) {
   }
   const std::vector<float> good = logits;
   int n = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(state_ + "/prefix")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(state_ / "prefix")) {
     if (!entry.is_regular_file() || ++n % 2 == 0) continue;
     std::filesystem::resize_file(entry.path(), std::filesystem::file_size(entry.path()) - 1);
   }

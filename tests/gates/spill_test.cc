@@ -8,76 +8,44 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "sluice/engine.h"
-#include "sluice/session.h"
-#include "tests/golden/golden_data.h"
+#include "tests/gates/engine_gate.h"
+#include "tests/temp_folder.h"
 
 namespace sluice {
 namespace {
 
 constexpr uint32_t kContext = 1024, kResident = 256;
 
-std::vector<TokenId> Text(uint32_t n, uint32_t vocab, uint32_t seed) {
-  std::vector<TokenId> ids(n);
-  for (uint32_t i = 0; i < n; ++i)
-    ids[i] = static_cast<TokenId>((i * 7919u + seed * 104729u + i / 64 * 31u + 13u) % vocab);
-  return ids;
-}
+using test::Go;
+using test::Logits;
+using test::Text;
 
 class SpillGate : public testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override { Use(GetParam()); }
-  void Use(const std::string& model) {
-    path_ = (golden::SharedDir() / "golden" / model / "model.gguf").string();
+  void SetUp() override {
+    path_ = test::GoldenModel(GetParam());
     if (!std::filesystem::exists(path_)) GTEST_SKIP() << "SKIP: no golden data at " << path_;
-    std::string name = testing::TempDir() + "sluice-spill-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    scratch_ = name;
   }
   void TearDown() override {
-    if (mounted_) umount2(scratch_.c_str(), MNT_DETACH);
-    if (!scratch_.empty()) std::filesystem::remove_all(scratch_);
+    if (mounted_) umount2(scratch_.path().c_str(), MNT_DETACH);
   }
   EngineOptions Options(uint32_t resident, uint32_t chunk = 0) const {
-    EngineOptions options;
-    options.need_text = false;
-    options.threads = 2;
-    options.context = kContext;
-    options.budget_bytes = uint64_t{1} << 30;
+    EngineOptions options = test::GateOptions(kContext, uint64_t{1} << 30);
     options.kv_memory_tokens = resident;
     options.chunk = chunk;
-    options.scratch_dir = scratch_;
+    options.scratch_dir = scratch_.path();
     return options;
   }
-  static std::unique_ptr<Engine> Open(const std::string& path, const EngineOptions& options) {
-    Result<std::unique_ptr<Engine>> engine = Engine::Open(path, options);
-    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
-    return engine.ok() ? std::move(*engine) : nullptr;
-  }
   std::unique_ptr<Engine> Open(uint32_t resident, uint32_t chunk = 0) const {
-    return Open(path_, Options(resident, chunk));
-  }
-  // A prompt with all of its logits, then greedy tokens.
-  static void Go(Session* session, const std::vector<TokenId>& ids, int decode) {
-    const Status status = session->Append(ids, [](uint32_t, std::span<const float>) {});
-    ASSERT_TRUE(status.ok()) << status.ToString();
-    for (int i = 0; i < decode; ++i) {
-      const std::span<const float> logits = session->logits();
-      const auto best =
-          static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-      const Status next = session->Append({&best, 1});
-      ASSERT_TRUE(next.ok()) << next.ToString();
-    }
-  }
-  static std::vector<float> Logits(const Session& session) {
-    return {session.logits().begin(), session.logits().end()};
+    return test::OpenEngine(path_, Options(resident, chunk));
   }
   bool MountSmall(const char* size) {
-    mounted_ =
-        mount("tmpfs", scratch_.c_str(), "tmpfs", 0, fmt::format("size={}", size).c_str()) == 0;
+    const std::string option = fmt::format("size={}", size);
+    mounted_ = mount("tmpfs", scratch_.path().c_str(), "tmpfs", 0, option.c_str()) == 0;
     return mounted_;
   }
-  std::string path_, scratch_;
+  std::string path_;
+  const test::TempFolder scratch_;
   bool mounted_ = false;
 };
 
@@ -163,17 +131,17 @@ TEST_P(Spill, TwoTimelinesTakeTurns) {
 
 TEST_P(Spill, WhatIsAwayIsKeptForTheNextRun) {
   EngineOptions options = Options(kResident);
-  options.state_dir = scratch_;
+  options.state_dir = scratch_.path();
   std::vector<float> logits;
   const auto on = [&](uint32_t vocab) { return Text(800, vocab, 1); };
   {
-    const auto engine = Open(path_, options);
+    const auto engine = test::OpenEngine(path_, options);
     const auto session = Session::Create(engine.get());
     Go(session->get(), on(engine->vocab_size()), 0);
     logits = Logits(**session);
     (*session)->Keep(true);
   }
-  const auto engine = Open(path_, options);
+  const auto engine = test::OpenEngine(path_, options);
   const auto session = Session::Create(engine.get());
   const auto text = on(engine->vocab_size());
   EXPECT_EQ((*session)->Align(text), 768u);
@@ -194,7 +162,7 @@ TEST_P(Spill, AFullDiskEndsOneRequest) {
   const Status status = (*b)->Append(Text(800, vocab, 2));
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.code(), Code::kIo);
-  EXPECT_NE(status.ToString().find(scratch_), std::string::npos) << status.ToString();
+  EXPECT_NE(status.ToString().find(scratch_.path()), std::string::npos) << status.ToString();
   EXPECT_NE(status.what().find("bytes"), std::string::npos) << status.ToString();
   EXPECT_EQ((*b)->length(), 152u);
   Go(a->get(), Text(40, vocab, 3), 5);
@@ -223,7 +191,7 @@ TEST_P(Spill, DamageIsAnErrorAndNeverAnAnswer) {
   const auto text = Text(850, vocab, 1);
   Go(session->get(), text, 0);
   const std::vector<float> good = Logits(**session);
-  const int spill = SpillDescriptor(scratch_);
+  const int spill = SpillDescriptor(scratch_.path());
   ASSERT_GE(spill, 0);
   const int fd = open(fmt::format("/proc/self/fd/{}", spill).c_str(), O_RDWR);
   ASSERT_GE(fd, 0);
@@ -240,7 +208,7 @@ TEST_P(Spill, DamageIsAnErrorAndNeverAnAnswer) {
   const Status status = (*session)->Append({&id, 1});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.code(), Code::kIo);
-  for (const char* word : {"layer", "page", scratch_.c_str()})
+  for (const char* word : {"layer", "page", scratch_.path().c_str()})
     EXPECT_NE(status.where().find(word), std::string::npos) << status.ToString();
   EXPECT_EQ((*session)->length(), 850u);
   // From an empty timeline everything works.

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -13,12 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/test_data.h"
+
 namespace sluice::golden {
 
-inline std::filesystem::path SharedDir() {
-  if (const char* dir = std::getenv("SLUICE_SHARED")) return dir;
-  return std::filesystem::path(SLUICE_SOURCE_DIR) / ".." / "shared";
-}
+inline std::filesystem::path SharedDir() { return test::SharedPath(""); }
 
 class Golden {
  public:

@@ -4,6 +4,7 @@
 #include "sluice/engine.h"
 #include "sluice/session.h"
 #include "tests/golden/golden_data.h"
+#include "tests/temp_folder.h"
 
 namespace sluice::golden {
 namespace {
@@ -51,11 +52,7 @@ class RopeOption : public ::testing::Test {
   void SetUp() override {
     golden_ = SharedDir() / "golden";
     if (!fs::exists(golden_ / "qwen3")) GTEST_SKIP() << "SKIP: no golden models at " << golden_;
-    std::string name = ::testing::TempDir() + "sluice-rope-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   // The golden folder with another config.
   fs::path Folder(const std::string& model, const std::function<void(json*)>& change) {
@@ -69,7 +66,8 @@ class RopeOption : public ::testing::Test {
                        out / "model.safetensors");
     return out;
   }
-  fs::path golden_, folder_;
+  fs::path golden_;
+  const test::TempFolder folder_;
   int count_ = 0;
 };
 

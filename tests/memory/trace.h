@@ -4,7 +4,6 @@
 #pragma once
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "memory/policy_replay.h"
+#include "tests/test_data.h"
 
 namespace sluice::testing {
 
@@ -22,10 +22,7 @@ struct Trace {
 };
 
 inline std::optional<Trace> LoadTrace(const std::string& name) {
-  const char* shared = getenv("SLUICE_SHARED");
-  const std::string folder =
-      shared != nullptr ? shared : std::string(SLUICE_SOURCE_DIR) + "/../shared";
-  FILE* file = fopen((folder + "/traces/" + name).c_str(), "r");
+  FILE* file = fopen(test::SharedPath("traces/" + name).c_str(), "r");
   if (file == nullptr) return std::nullopt;
   Trace trace;
   char line[256];

@@ -10,6 +10,7 @@
 
 #include "formats/gguf.h"
 #include "pack/forge.h"
+#include "tests/temp_folder.h"
 
 namespace sluice {
 namespace {
@@ -21,14 +22,9 @@ std::string Slurp(const std::string& path) {
 
 class ForgeOutlineTest : public ::testing::Test {
  protected:
-  ForgeOutlineTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "sluice-outline-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~ForgeOutlineTest() override { std::filesystem::remove_all(folder_); }
-  std::string Path(const char* name) const { return (folder_ / name).string(); }
+  std::string Path(const char* name) const { return folder_ / name; }
 
-  std::filesystem::path folder_;
+  const test::TempFolder folder_;
 };
 
 TEST_F(ForgeOutlineTest, HeaderAndSizeAreTheForgedFilesOnes) {

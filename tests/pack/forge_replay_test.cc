@@ -6,6 +6,7 @@
 #include "pack/forge_shape.h"
 #include "sluice/tokenizer.h"
 #include "tests/pack/forge_support.h"
+#include "tests/test_data.h"
 
 namespace sluice {
 namespace {
@@ -27,7 +28,7 @@ std::vector<TokenId> Ran(std::vector<TokenId> prompt, const std::vector<TokenId>
 class ForgeReplayTest : public ::testing::TestWithParam<ForgeOptions> {};
 
 TEST_P(ForgeReplayTest, UniformRoutingIsReplayed) {
-  const Folder folder;
+  const TempFolder folder;
   const std::string path = folder / "m.gguf";
   const ForgeOptions& o = GetParam();
   const Result<ForgeReport> report = Forge(o, path);
@@ -48,7 +49,7 @@ TEST_P(ForgeReplayTest, UniformRoutingIsReplayed) {
 }
 
 TEST_P(ForgeReplayTest, AnyTokenHasACodeAndTheLastIsFollowedByTheFirst) {
-  const Folder folder;
+  const TempFolder folder;
   const std::string path = folder / "m.gguf";
   const ForgeOptions& o = GetParam();
   const Result<ForgeReport> report = Forge(o, path);
@@ -87,13 +88,10 @@ INSTANTIATE_TEST_SUITE_P(
 // The recorded routing of the real model: 48 layers, 128 experts, top-6, in matrices so small that
 // the file is 60 MB.
 TEST(ForgeTraceTest, RecordedRoutingIsReplayedSlotBySlot) {
-  const char* shared = std::getenv("SLUICE_SHARED");
-  const std::string trace_path =
-      (shared != nullptr ? std::string(shared) : std::string(SLUICE_SOURCE_DIR) + "/../shared") +
-      "/traces/qwen3-30b-a3b.top6.route.csv";
+  const std::string trace_path = test::SharedPath("traces/qwen3-30b-a3b.top6.route.csv");
   if (!std::filesystem::exists(trace_path))
     GTEST_SKIP() << "SKIP: no recorded trace at " << trace_path;
-  const Folder folder;
+  const TempFolder folder;
   const std::string path = folder / "m.gguf";
   ForgeOptions o = Tiny("qwen3-30b-a3b");
   o.overrides = {};
@@ -129,7 +127,7 @@ TEST(ForgeTraceTest, RecordedRoutingIsReplayedSlotBySlot) {
 }
 
 TEST(ForgeTokenizerTest, TheEngineReadsAndWritesText) {
-  const Folder folder;
+  const TempFolder folder;
   const std::string path = folder / "m.gguf";
   ForgeOptions o = Tiny("qwen3-30b-a3b");
   o.overrides.vocab = 4096;

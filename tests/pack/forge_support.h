@@ -20,25 +20,11 @@
 #include "pack/forge_routing.h"
 #include "sluice/engine.h"
 #include "sluice/session.h"
+#include "tests/temp_folder.h"
 
 namespace sluice::testing {
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "sluice-forge-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  size_t files() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_),
-                                             std::filesystem::directory_iterator()));
-  }
-
- private:
-  std::filesystem::path path_;
-};
+using test::TempFolder;
 
 inline std::string Slurp(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

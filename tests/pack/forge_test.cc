@@ -54,7 +54,7 @@ TEST(ForgeShapeTest, ExpertBytesAreTheRealOnes) {
 }
 
 TEST(ForgeTest, TheFileParsesAndHoldsEveryTensor) {
-  const Folder folder;
+  const TempFolder folder;
   const std::string path = folder / "m.gguf";
   const Result<ForgeReport> report = Forge(Tiny("qwen3.6-35b-a3b"), path);
   ASSERT_TRUE(report.ok()) << report.status().ToString();
@@ -71,7 +71,7 @@ TEST(ForgeTest, TheFileParsesAndHoldsEveryTensor) {
 }
 
 TEST(ForgeTest, TheSeedDecidesEveryByte) {
-  const Folder folder;
+  const TempFolder folder;
   ForgeOptions o = Tiny("qwen3-30b-a3b");
   ASSERT_TRUE(Forge(o, folder / "a.gguf").ok());
   ASSERT_TRUE(Forge(o, folder / "b.gguf").ok());
@@ -154,7 +154,7 @@ TEST(ForgeTest, RefusesWhatDoesNotFit) {
        },
        "router"},
   };
-  const Folder folder;
+  const TempFolder folder;
   for (const Refused& c : cases) {
     ForgeOptions o = Tiny("qwen3-30b-a3b");
     c.change(&o);
@@ -179,7 +179,7 @@ std::string TraceText() {
   return text;
 }
 
-Status ForgeWithTrace(const Folder& folder, const std::string& text,
+Status ForgeWithTrace(const TempFolder& folder, const std::string& text,
                       std::optional<uint32_t> used = {}, uint32_t experts = 16) {
   std::ofstream(folder / "t.csv") << text;
   ForgeOptions o = Tiny("qwen3-30b-a3b");
@@ -191,7 +191,7 @@ Status ForgeWithTrace(const Folder& folder, const std::string& text,
 }
 
 TEST(ForgeTest, TracesMustFitTheShape) {
-  const Folder folder;
+  const TempFolder folder;
   const std::string good = TraceText();
   const auto without = [&](const std::string& line, const std::string& instead) {
     std::string text = good;
@@ -247,7 +247,7 @@ TEST(ForgeRoutingTest, AMissingLayerIsTakenFromTheNextTokenThatHasIt) {
 }
 
 TEST(ForgeTest, LittleRoomOnTheDiskIsRefusedBeforeWriting) {
-  const Folder folder;
+  const TempFolder folder;
   ForgeOptions o = Tiny("qwen3-30b-a3b");
   o.free_bytes_min = uint64_t{1} << 60;
   const Status status = Forge(o, folder / "m.gguf").status();
@@ -257,7 +257,7 @@ TEST(ForgeTest, LittleRoomOnTheDiskIsRefusedBeforeWriting) {
 }
 
 TEST(ForgeTest, AFailedWriteLeavesTheOldFileAndNothingElse) {
-  const Folder folder;
+  const TempFolder folder;
   const std::string path = folder / "m.gguf";
   std::ofstream(path) << "old";
   rlimit before{};
@@ -276,7 +276,7 @@ TEST(ForgeTest, AFailedWriteLeavesTheOldFileAndNothingElse) {
 }
 
 TEST(ForgeTest, CancelLeavesNothing) {
-  const Folder folder;
+  const TempFolder folder;
   ForgeOptions o = Tiny("qwen3-30b-a3b");
   std::atomic<bool> cancel = false;
   o.cancel = &cancel;
@@ -286,7 +286,7 @@ TEST(ForgeTest, CancelLeavesNothing) {
 }
 
 TEST(ForgeTest, ProgressGrowsToTheEnd) {
-  const Folder folder;
+  const TempFolder folder;
   ForgeOptions o = Tiny("gpt-oss-20b");
   uint64_t last = 0, total = 0;
   o.progress = [&](const Progress& p) {

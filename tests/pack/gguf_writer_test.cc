@@ -6,8 +6,8 @@
 namespace sluice {
 namespace {
 
-using testing::Folder;
 using testing::Slurp;
+using testing::TempFolder;
 
 std::vector<uint8_t> Pattern(uint64_t n) {
   std::vector<uint8_t> bytes(n);
@@ -16,7 +16,7 @@ std::vector<uint8_t> Pattern(uint64_t n) {
 }
 
 TEST(StreamFileTest, EverySizeArrives) {
-  const Folder folder;
+  const TempFolder folder;
   for (uint64_t n : {uint64_t{0}, uint64_t{1}, uint64_t{4096}, 8 * kMiB, 20 * kMiB + 7}) {
     const std::vector<uint8_t> bytes = Pattern(n);
     auto file = StreamFile::Create(folder / "f", n, 0);
@@ -38,7 +38,7 @@ TEST(StreamFileTest, EverySizeArrives) {
 }
 
 TEST(StreamFileTest, WithoutCommitNothingIsLeft) {
-  const Folder folder;
+  const TempFolder folder;
   {
     auto file = StreamFile::Create(folder / "f", 100, 0);
     ASSERT_TRUE(file.ok());
@@ -49,7 +49,7 @@ TEST(StreamFileTest, WithoutCommitNothingIsLeft) {
 }
 
 TEST(StreamFileTest, TooFewBytesAreNoFile) {
-  const Folder folder;
+  const TempFolder folder;
   auto file = StreamFile::Create(folder / "f", 100, 0);
   ASSERT_TRUE((*file)->Append(Pattern(99)).ok());
   EXPECT_EQ((*file)->Commit().code(), Code::kFailed);
@@ -58,7 +58,7 @@ TEST(StreamFileTest, TooFewBytesAreNoFile) {
 }
 
 TEST(StreamFileTest, ASecondWriterIsRefusedAndAStaleFileTakenOver) {
-  const Folder folder;
+  const TempFolder folder;
   std::ofstream(folder / "f.tmp") << std::string(100'000, 'x');  // of a run that was killed
   auto first = StreamFile::Create(folder / "f", 3, 0);
   ASSERT_TRUE(first.ok()) << first.status().ToString();
@@ -70,7 +70,7 @@ TEST(StreamFileTest, ASecondWriterIsRefusedAndAStaleFileTakenOver) {
 }
 
 TEST(StreamFileTest, FoldersAreRefused) {
-  const Folder folder;
+  const TempFolder folder;
   EXPECT_EQ(StreamFile::Create(folder / "", 3, 0).status().code(), Code::kUsage);
   EXPECT_EQ(StreamFile::Create(folder / "no/such/f", 3, 0).status().code(), Code::kIo);
   EXPECT_EQ(folder.files(), 0u);

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -11,13 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/test_data.h"
+
 namespace sluice::quant_test {
 
-// Folder of the shared golden vectors, from $SLUICE_SHARED or beside the checkout.
-inline std::string GoldenDir() {
-  const char* shared = std::getenv("SLUICE_SHARED");
-  return std::string(shared ? shared : SLUICE_SOURCE_DIR "/../shared") + "/golden/quants/";
-}
+inline std::string GoldenDir() { return test::SharedPath("golden/quants/"); }
 inline std::string FixtureDir() { return SLUICE_SOURCE_DIR "/tests/fixtures/quants/"; }
 
 inline std::optional<std::vector<uint8_t>> ReadFile(const std::string& path) {

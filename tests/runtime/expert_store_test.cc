@@ -222,7 +222,7 @@ class ExpertStoreTest : public ::testing::TestWithParam<const char*> {
  protected:
   // Forged shapes of three layouts in files, and the two that are converted on arrival.
   static std::string PathOf(const std::string& name) {
-    static const testing::Folder folder;
+    static const testing::TempFolder folder;
     const std::filesystem::path golden = golden::SharedDir() / "golden" / name;
     if (name.starts_with("gpt_oss") || name.starts_with("gguf")) {
       return std::filesystem::exists(golden) ? golden.string() : "";
@@ -427,7 +427,7 @@ class ExpertStoreFault : public ::testing::Test {
     return expert;
   }
 
-  testing::Folder folder_;
+  testing::TempFolder folder_;
   std::string path_;
   ExpertPart part_;
   std::atomic<bool> broken_ = false;

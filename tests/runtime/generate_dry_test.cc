@@ -2,19 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "sluice/generate.h"
+#include "tests/test_data.h"
 
 namespace sluice {
 namespace {
 
 TEST(DryBreakers, TokensThatContainTheTextOrBeginIt) {
-  const char* folder = std::getenv("SLUICE_SHARED");
-  const std::string path =
-      (folder && *folder ? std::string(folder) : std::string(SLUICE_SOURCE_DIR "/../shared")) +
-      "/cases/dev/gguf/ok-llama-f32.gguf";
+  const std::string path = test::SharedPath("cases/dev/gguf/ok-llama-f32.gguf");
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "SKIP: no " << path;
   auto text = TextModel::Open(path);
   ASSERT_TRUE(text.ok()) << text.status().ToString();

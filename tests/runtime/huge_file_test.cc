@@ -118,7 +118,7 @@ std::vector<float> LogitsOf(const std::string& path) {
 }
 
 TEST(HugeFile, ATensorBeyondTheReachOf32Bits) {
-  const testing::Folder folder;
+  const testing::TempFolder folder;
   const std::string huge = folder / "huge.gguf", small = folder / "small.gguf",
                     none = folder / "none.gguf";
   MakeModel(huge, 256, true);

@@ -6,7 +6,7 @@
 namespace sluice {
 namespace {
 
-using testing::Folder;
+using testing::TempFolder;
 
 struct Shape {
   uint64_t layers, attention, kv_heads, head_dim, key_heads, value_heads, delta_dim;
@@ -22,7 +22,7 @@ struct Shape {
 };
 
 TEST(KvPlan, FortyLayersOfWhichTenHaveAttention) {
-  const Folder folder;
+  const TempFolder folder;
   ForgeOptions forge;
   forge.shape = "qwen3.6-35b-a3b";
   const ForgeShape real = *FindForgeShape(forge.shape, {});
@@ -53,7 +53,7 @@ TEST(KvPlan, FortyLayersOfWhichTenHaveAttention) {
 
 // A small file of the same pattern is opened: what the ledger holds is what the plan says.
 TEST(KvPlan, TheEngineHoldsWhatThePlanSays) {
-  const Folder folder;
+  const TempFolder folder;
   ForgeOptions forge = testing::Tiny("qwen3.6-35b-a3b");
   forge.overrides.layers = 40;
   ASSERT_TRUE(Forge(forge, folder / "m.gguf").ok());

@@ -19,7 +19,8 @@ namespace {
 class PrefixDamageTest : public PrefixFolderTest {
  protected:
   // Thousands of small files: in memory where that is possible.
-  std::string Base() const override { return InMemory() ? "/dev/shm/" : PrefixFolderTest::Base(); }
+  PrefixDamageTest()
+      : PrefixFolderTest(InMemory() ? "/dev/shm" : std::filesystem::temp_directory_path()) {}
   static bool InMemory() { return access("/dev/shm", W_OK) == 0; }
   // Plants bytes as the entry at path and asks for it: it must not come back, and be deleted.
   template <typename Get>
@@ -229,7 +230,7 @@ TEST_F(PrefixDamageTest, WhatIsNotOursIsLeftAlone) {
 
 TEST_F(PrefixDamageTest, ALinkIsNotFollowed) {
   ASSERT_TRUE(PutPageOf(Open().get(), 1).ok());
-  const std::string path = Files().at(0), outside = folder_ + "/outside";
+  const std::string path = Files().at(0), outside = folder_ / "outside";
   std::filesystem::rename(path, outside);
   std::filesystem::create_symlink(outside, path);
   auto store = Open();

@@ -14,6 +14,7 @@
 
 #include "memory/kv_pages.h"
 #include "runtime/prefix_store.h"
+#include "tests/temp_folder.h"
 
 namespace sluice::test {
 
@@ -88,15 +89,9 @@ inline Got GetCheckpointOf(PrefixStore* store, uint64_t seed, uint32_t tail,
 
 class PrefixFolderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = Base() + "sluice-prefix-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    dir_ = folder_ + "/state/prefix";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  virtual std::string Base() const { return testing::TempDir(); }
+  explicit PrefixFolderTest(
+      const std::filesystem::path& base = std::filesystem::temp_directory_path())
+      : folder_(base) {}
 
   std::unique_ptr<PrefixStore> Open(uint64_t bytes_max = 64 << 20,
                                     const PrefixIdentity& id = TestIdentity(),
@@ -133,7 +128,8 @@ class PrefixFolderTest : public testing::Test {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
 
-  std::string folder_, dir_;
+  const TempFolder folder_;
+  const std::string dir_ = folder_ / "state/prefix";
 };
 
 }  // namespace sluice::test

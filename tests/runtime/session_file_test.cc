@@ -15,6 +15,8 @@
 #include "io/atomic_file.h"
 #include "sluice/engine.h"
 #include "sluice/generate.h"
+#include "tests/temp_folder.h"
+#include "tests/test_data.h"
 
 namespace sluice {
 namespace {
@@ -130,9 +132,7 @@ TEST(SessionFile, AnotherModelIsNamed) {
 }
 
 std::string Tiny(const std::string& name) {
-  const char* folder = std::getenv("SLUICE_SHARED");
-  return (folder ? std::string(folder) : std::string(SLUICE_SOURCE_DIR "/../shared")) +
-         "/cases/dev/gguf/" + name + ".gguf";
+  return test::SharedPath("cases/dev/gguf/" + name + ".gguf");
 }
 
 // A chat on a tiny model: engine, session and chat together.
@@ -164,14 +164,10 @@ class SavedChat : public testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(Tiny("ok-llama-f32"))) GTEST_SKIP() << "SKIP: no shared cases";
-    std::string name = testing::TempDir() + "sluice-session-XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    path_ = folder_ + "/chat";
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
   std::string Bytes() const { return *ReadSmallFile(path_, 1 << 20); }
-  std::string folder_, path_;
+  const test::TempFolder folder_;
+  const std::string path_ = folder_ / "chat";
 };
 
 const char* const kQuestions[] = {"who?", "and where?", "when was that", "why", "how come?"};
@@ -262,8 +258,8 @@ TEST_F(SavedChat, AnotherModelIsRefused) {
   EXPECT_NE(status.ToString().find("ok-qwen3moe-f32.gguf"), std::string::npos);
   EXPECT_EQ(other.chat->HistoryJson(), before);
   // The same weights under another name are the same model.
-  std::filesystem::copy_file(Tiny("ok-llama-f32"), folder_ + "/moved.gguf");
-  auto engine = Engine::Open(folder_ + "/moved.gguf", {});
+  std::filesystem::copy_file(Tiny("ok-llama-f32"), folder_ / "moved.gguf");
+  auto engine = Engine::Open(folder_ / "moved.gguf", {});
   ASSERT_TRUE(engine.ok());
   auto session = Session::Create(engine->get());
   GenerateOptions generate;
@@ -291,35 +287,29 @@ class SmallDisk {
   bool mounted_;
 };
 
-size_t FilesIn(const std::string& folder) {
-  size_t n = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++n;
-  return n;
-}
-
 // I09: 64 KiB of disk, then none to write to: the caller is told, nothing half remains, the file
 // from before is whole, and the chat goes on.
 TEST_F(SavedChat, AFullOrReadOnlyDisk) {
-  SmallDisk disk(folder_, "64k");
+  SmallDisk disk(folder_.path(), "64k");
   if (!disk.mounted()) GTEST_SKIP() << "SKIP: may not mount a tmpfs here";
   Room room("ok-llama-f32");
   room.Ask("who?");
   ASSERT_TRUE(room.chat->Save(path_, room.generate).ok());
   const std::string good = Bytes();
-  std::ofstream(folder_ + "/filler") << std::string(100000, 'x');
+  std::ofstream(folder_ / "filler") << std::string(100000, 'x');
   room.chat->SetSystem(std::string(30000, 's'));
   const Status full = room.chat->Save(path_, room.generate);
   EXPECT_EQ(full.code(), Code::kIo);
   EXPECT_NE(full.ToString().find(path_), std::string::npos) << full.ToString();
-  EXPECT_EQ(FilesIn(folder_), 2u);
+  EXPECT_EQ(folder_.files(), 2u);
   EXPECT_EQ(Bytes(), good);
   room.chat->SetSystem("");
   EXPECT_FALSE(room.Ask("and where?").empty());
-  std::filesystem::remove(folder_ + "/filler");
+  std::filesystem::remove(folder_ / "filler");
   EXPECT_TRUE(room.chat->Save(path_, room.generate).ok());
   ASSERT_TRUE(disk.MakeReadOnly());
   EXPECT_EQ(room.chat->Save(path_, room.generate).code(), Code::kIo);
-  EXPECT_EQ(FilesIn(folder_), 1u);
+  EXPECT_EQ(folder_.files(), 1u);
   EXPECT_FALSE(room.Ask("why").empty());
 }
 

@@ -2,20 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
 #include "formats/gguf.h"
+#include "tests/temp_folder.h"
+#include "tests/test_data.h"
 
 namespace sluice {
 namespace {
-
-std::string Shared(const std::string& name) {
-  const char* root = std::getenv("SLUICE_SHARED");
-  return (root ? std::string(root) : std::string(SLUICE_SOURCE_DIR) + "/../shared") + "/" + name;
-}
 
 Result<std::unique_ptr<Tokenizer>> FromFile(const std::string& path) {
   SLUICE_ASSIGN(const GgufFileSet set, OpenGguf(path));
@@ -23,9 +19,9 @@ Result<std::unique_ptr<Tokenizer>> FromFile(const std::string& path) {
 }
 
 TEST(TokenizerLoad, DevCasesFromGguf) {
-  std::ifstream file(Shared("cases/dev/tokenize.json"));
-  if (!file) GTEST_SKIP() << "SKIPPED: no shared cases at " << Shared("");
-  auto t = FromFile(Shared("cases/dev/gguf/ok-llama-f32.gguf"));
+  std::ifstream file(test::SharedPath("cases/dev/tokenize.json"));
+  if (!file) GTEST_SKIP() << "SKIPPED: no shared cases at " << test::SharedPath("");
+  auto t = FromFile(test::SharedPath("cases/dev/gguf/ok-llama-f32.gguf"));
   ASSERT_TRUE(t.ok()) << t.status().ToString();
   const nlohmann::json cases = nlohmann::json::parse(file);
   for (const nlohmann::json& c : cases["cases"]) {
@@ -41,7 +37,7 @@ TEST(TokenizerLoad, DevCasesFromGguf) {
 }
 
 TEST(TokenizerLoad, EosOutOfRangeIsAWarningNamingTheKey) {
-  const std::string path = Shared("cases/dev/gguf/ok-eos-out-of-range.gguf");
+  const std::string path = test::SharedPath("cases/dev/gguf/ok-eos-out-of-range.gguf");
   if (!std::ifstream(path)) GTEST_SKIP() << "SKIPPED: no " << path;
   std::string warning;
   SetLogSink([&](LogLevel, std::string_view text) { warning += text; });
@@ -63,16 +59,16 @@ TEST(TokenizerLoad, AModelWithoutATokenizerSaysSo) {
 }
 
 TEST(TokenizerLoad, FolderReadsTheConfigs) {
-  const std::string folder = ::testing::TempDir() + "/sluice_tok_folder";
-  ASSERT_EQ(std::system(("mkdir -p " + folder).c_str()), 0);
-  std::ofstream(folder + "/tokenizer.json")
-      << R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]},"added_tokens":)"
-      << R"([{"id":3,"content":"<s>","special":true},{"id":4,"content":"<end>","special":true}]})";
-  std::ofstream(folder + "/tokenizer_config.json")
-      << R"({"bos_token":{"content":"<s>"},"eos_token":"<end>","add_bos_token":true,)"
-      << R"("tokenizer_class":"LlamaTokenizerFast"})";
-  std::ofstream(folder + "/generation_config.json") << R"({"eos_token_id":[4,3,99999]})";
-  auto t = TokenizerFromFolder(folder);
+  const test::TempFolder folder;
+  folder.Write(
+      "tokenizer.json",
+      R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]},"added_tokens":)"
+      R"([{"id":3,"content":"<s>","special":true},{"id":4,"content":"<end>","special":true}]})");
+  folder.Write("tokenizer_config.json",
+               R"({"bos_token":{"content":"<s>"},"eos_token":"<end>","add_bos_token":true,)"
+               R"("tokenizer_class":"LlamaTokenizerFast"})");
+  folder.Write("generation_config.json", R"({"eos_token_id":[4,3,99999]})");
+  auto t = TokenizerFromFolder(folder.path());
   ASSERT_TRUE(t.ok()) << t.status().ToString();
   const SpecialTokens& special = (*t)->special();
   EXPECT_EQ(special.bos, 3);

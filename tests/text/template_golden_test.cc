@@ -3,12 +3,12 @@
 // and in pieces that must join to the same.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/test_data.h"
 #include "text/chat_template.h"
 
 namespace sluice {
@@ -21,10 +21,7 @@ constexpr int64_t kNoon = 1741521600;  // 2025-03-09T12:00:00, the clock of all 
 
 fs::path Fixtures() { return fs::path(SLUICE_SOURCE_DIR) / "tests/fixtures/templates"; }
 
-fs::path Shared() {
-  const char* shared = std::getenv("SLUICE_SHARED");
-  return shared != nullptr ? fs::path(shared) : fs::path(SLUICE_SOURCE_DIR) / "../shared";
-}
+fs::path Shared() { return test::SharedPath(""); }
 
 Json Load(const fs::path& path) {
   std::ifstream in(path);

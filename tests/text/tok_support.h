@@ -1,17 +1,16 @@
 // Small tokenizers and a reader of shared goldens for the tokenizer tests.
 //
-// Contract: test code only; SLUICE_SHARED overrides the place of the shared folder, SLUICE_MODELS
-// that of the downloaded tokenizer files.
+// Contract: test code only.
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "tests/test_data.h"
 #include "text/split_regex.h"
 #include "text/tokenizer_json.h"
 #include "text/tokenizer_source.h"
@@ -21,16 +20,10 @@ namespace sluice::testing {
 
 using Ids = std::vector<TokenId>;
 
-inline std::string SharedPath(const std::string& name) {
-  const char* root = std::getenv("SLUICE_SHARED");
-  return (root ? std::string(root) : std::string(SLUICE_SOURCE_DIR) + "/../shared") + "/" + name;
-}
+using test::SharedPath;
 
 inline std::string TokenizerFolder(const std::string& name) {
-  const char* root = std::getenv("SLUICE_MODELS");
-  const char* home = std::getenv("HOME");
-  const std::string base = root ? root : std::string(home ? home : "") + "/.cache/sluice";
-  return base + "/tokenizers/" + name;
+  return test::ModelPath("tokenizers/" + name);
 }
 
 // Null when there is no such file.

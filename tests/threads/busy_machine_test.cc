@@ -18,7 +18,7 @@
 #include "model/parts.h"
 #include "sluice/engine.h"
 #include "sluice/session.h"
-#include "tests/golden/golden_data.h"
+#include "tests/test_data.h"
 
 namespace sluice {
 namespace {
@@ -102,14 +102,11 @@ struct Runner {
   std::unique_ptr<Session> session;
 
   static std::string Model() {
-    const char* models = std::getenv("SLUICE_MODELS");
-    const char* home = std::getenv("HOME");
-    const std::string path =
-        (models != nullptr ? models : std::string(home == nullptr ? "" : home) + "/.cache/sluice") +
-        "/SmolLM2-135M-Instruct.Q4_1.gguf";
-    if (std::filesystem::exists(path)) return path;
-    const auto tiny = golden::SharedDir() / "golden" / "llama_q8" / "model.gguf";
-    return std::filesystem::exists(tiny) ? tiny.string() : "";
+    for (const std::string& path :
+         {test::DefaultModelPath(), test::SharedPath("golden/llama_q8/model.gguf")}) {
+      if (std::filesystem::exists(path)) return path;
+    }
+    return "";
   }
 
   explicit Runner(const std::string& model, int threads) {
