@@ -36,6 +36,9 @@ enum class GgufValueType : uint32_t {
   kF64,
 };
 
+// Bytes of a number or bool; 0 for strings, arrays and numbers that name no type.
+uint64_t GgufScalarBytes(GgufValueType type);
+
 struct GgufValue {
   GgufValueType type = GgufValueType::kU8;
   GgufValueType element = GgufValueType::kU8;  // of an array

@@ -16,11 +16,6 @@ constexpr uint32_t kDimsMax = 4;
 constexpr uint64_t kAlignmentMax = uint64_t{1} << 30;
 constexpr const char* kDownloadHint = "fetch the file again and compare its size with the source";
 
-// Bytes of a value of fixed size; 0 for strings, arrays and unknown types.
-uint64_t FixedBytes(uint32_t type) {
-  constexpr uint64_t kBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-  return type < std::size(kBytes) ? kBytes[type] : 0;
-}
 bool KnownValueType(uint32_t type) { return type <= static_cast<uint32_t>(GgufValueType::kF64); }
 
 // What a file that does not start with the magic is, for the hint.
@@ -173,7 +168,7 @@ class Parser {
   bool Value(std::string_view key, GgufValue* value) {
     const auto where = [&] { return fmt::format("the value of key '{}'", Printable(key)); };
     if (value->type == GgufValueType::kArray) return Array(key, value);
-    uint64_t bytes = FixedBytes(static_cast<uint32_t>(value->type));
+    uint64_t bytes = GgufScalarBytes(value->type);
     if (value->type == GgufValueType::kString) {
       if (!Need(8, where)) return false;
       bytes = Take<uint64_t>();
@@ -196,7 +191,7 @@ class Parser {
     const bool strings = value->element == GgufValueType::kString;
     // A string takes at least its length word, so this bounds the loop below by the bytes present.
     const std::optional<uint64_t> bytes =
-        CheckedMul(value->count, strings ? 8 : FixedBytes(element));
+        CheckedMul(value->count, strings ? 8 : GgufScalarBytes(value->element));
     if (!bytes) {
       return Fail(fmt::format("key '{}' is an array of {} elements: the size overflows",
                               Printable(key), value->count));

@@ -1,5 +1,6 @@
 // Metadata values: views into the header bytes, read byte by byte so that no alignment is assumed.
 #include <cstring>
+#include <iterator>
 
 #include "formats/gguf.h"
 
@@ -44,37 +45,28 @@ std::optional<uint64_t> ScalarU64(GgufValueType type, const uint8_t* bytes) {
   }
 }
 
-uint64_t IntegerBytes(GgufValueType type) {
-  switch (type) {
-    case GgufValueType::kU8:
-    case GgufValueType::kI8:
-    case GgufValueType::kBool:
-      return 1;
-    case GgufValueType::kU16:
-    case GgufValueType::kI16:
-      return 2;
-    case GgufValueType::kU32:
-    case GgufValueType::kI32:
-      return 4;
-    case GgufValueType::kU64:
-    case GgufValueType::kI64:
-      return 8;
-    default:
-      return 0;
-  }
+bool IsFloat(GgufValueType type) {
+  return type == GgufValueType::kF32 || type == GgufValueType::kF64;
 }
 
 }  // namespace
 
+uint64_t GgufScalarBytes(GgufValueType type) {
+  constexpr uint64_t kBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+  const auto number = static_cast<uint32_t>(type);
+  return number < std::size(kBytes) ? kBytes[number] : 0;
+}
+
 std::optional<uint64_t> GgufValue::AsU64() const {
-  if (IntegerBytes(type) == 0 || bytes.size() < IntegerBytes(type)) return std::nullopt;
+  const uint64_t size = GgufScalarBytes(type);
+  if (size == 0 || bytes.size() < size) return std::nullopt;
   return ScalarU64(type, bytes.data());
 }
 
 std::optional<double> GgufValue::AsF64() const {
   if (type == GgufValueType::kF32 && bytes.size() >= 4) return Load<float>(bytes.data());
   if (type == GgufValueType::kF64 && bytes.size() >= 8) return Load<double>(bytes.data());
-  if (bytes.size() < IntegerBytes(type)) return std::nullopt;
+  if (bytes.size() < GgufScalarBytes(type)) return std::nullopt;
   switch (type) {
     case GgufValueType::kI8:
       return Load<int8_t>(bytes.data());
@@ -103,7 +95,7 @@ std::optional<std::string_view> GgufValue::AsString() const {
 }
 
 std::optional<std::vector<uint64_t>> GgufValue::AsU64List(uint64_t count_max) const {
-  const uint64_t size = IntegerBytes(element);
+  const uint64_t size = IsFloat(element) ? 0 : GgufScalarBytes(element);
   if (type != GgufValueType::kArray || size == 0 || count > count_max) return std::nullopt;
   if (bytes.size() / size < count) return std::nullopt;
   std::vector<uint64_t> list;

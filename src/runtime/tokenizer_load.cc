@@ -19,30 +19,9 @@ struct Lists {
   std::optional<GgufStringCursor> tokens, merges;
 };
 
-uint64_t ElementBytes(GgufValueType type) {
-  switch (type) {
-    case GgufValueType::kU8:
-    case GgufValueType::kI8:
-      return 1;
-    case GgufValueType::kU16:
-    case GgufValueType::kI16:
-      return 2;
-    case GgufValueType::kU32:
-    case GgufValueType::kI32:
-    case GgufValueType::kF32:
-      return 4;
-    case GgufValueType::kU64:
-    case GgufValueType::kI64:
-    case GgufValueType::kF64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
 // The scalar at `index` of an array of numbers; nullptr-sized arrays were refused by the parser.
 GgufValue Element(const GgufValue& array, uint64_t index) {
-  const uint64_t bytes = ElementBytes(array.element);
+  const uint64_t bytes = GgufScalarBytes(array.element);
   GgufValue value;
   value.type = array.element;
   value.bytes = array.bytes.subspan(index * bytes, bytes);
@@ -52,10 +31,10 @@ GgufValue Element(const GgufValue& array, uint64_t index) {
 const GgufValue* FindList(const GgufMetadata& metadata, const std::string& key, bool strings) {
   const GgufValue* value = metadata.Find(key);
   if (value == nullptr || value->type != GgufValueType::kArray) return nullptr;
-  const bool fits = strings
-                        ? value->element == GgufValueType::kString
-                        : ElementBytes(value->element) > 0 &&
-                              value->bytes.size() / ElementBytes(value->element) >= value->count;
+  const uint64_t size = GgufScalarBytes(value->element);
+  const bool numbers = value->element != GgufValueType::kBool && size > 0;
+  const bool fits = strings ? value->element == GgufValueType::kString
+                            : numbers && value->bytes.size() / size >= value->count;
   return fits ? value : nullptr;
 }
 
