@@ -76,7 +76,7 @@ arm64:
 fuzz:
 	@tools/setup --tests
 	@mkdir -p build
-	@$(call build,fuzz)
+	@$(call build,fuzz,--target $(notdir $(basename $(wildcard tests/fuzz/fuzz_*.cc))))
 	@tools/fuzz build/fuzz $(FUZZ_SECONDS)
 
 clean:
