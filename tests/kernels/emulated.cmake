@@ -11,23 +11,25 @@ function(sluice_emulate target)
     message(STATUS "no SIMDe headers (libsimde-dev): AVX-512, AVX-VNNI and AMX kernels are built but not tested")
     return()
   endif()
-  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/avxvnni/*.cc
-       ${CMAKE_SOURCE_DIR}/src/kernels/avx512/*.cc ${CMAKE_SOURCE_DIR}/src/kernels/amx/*.cc)
-  list(FILTER files EXCLUDE REGEX "/peak\\.cc$")  # a loop to time, nothing to test
-  # Objects of their own: a source file's flags are set per directory, and these need none of isa.cmake's.
-  add_library(emulated_isa OBJECT ${files})
-  target_compile_options(emulated_isa PRIVATE -O2 -mavx2 -mfma -mf16c -Wno-psabi)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(emulated_isa PRIVATE -Wno-uninitialized -Wno-maybe-uninitialized)
+  if(NOT TARGET emulated_isa)
+    file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/avxvnni/*.cc
+         ${CMAKE_SOURCE_DIR}/src/kernels/avx512/*.cc ${CMAKE_SOURCE_DIR}/src/kernels/amx/*.cc)
+    list(FILTER files EXCLUDE REGEX "/peak\\.cc$")  # a loop to time, nothing to test
+    # Objects of their own: a source file's flags are set per directory, and these need none of isa.cmake's.
+    add_library(emulated_isa OBJECT ${files})
+    target_compile_options(emulated_isa PRIVATE -mavx2 -mfma -mf16c -Wno-psabi)
+    if(SLUICE_FUZZ)
+      # Sanitizers in the software intrinsics would take many minutes to build.
+      target_compile_options(emulated_isa PRIVATE -O1 -fno-sanitize=all -Wno-pass-failed)
+    else()
+      target_compile_options(emulated_isa PRIVATE -O2 -Wno-uninitialized -Wno-maybe-uninitialized)
+    endif()
+    target_include_directories(emulated_isa PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+    target_compile_definitions(emulated_isa PRIVATE $<TARGET_PROPERTY:sluice_kernels,COMPILE_DEFINITIONS>
+      "SLUICE_INTRINSICS=\"tests/kernels/emulated_intrinsics.h\""
+      avxvnni=emulated_avxvnni avx512=emulated_avx512 amx=emulated_amx
+      AvxVnniOps=EmulatedAvxVnniOps Avx512Ops=EmulatedAvx512Ops AmxOps=EmulatedAmxOps)
   endif()
-  if(SLUICE_FUZZ)
-    target_compile_options(emulated_isa PRIVATE -fno-sanitize=all)  # would take many minutes to build
-  endif()
-  target_include_directories(emulated_isa PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
-  target_compile_definitions(emulated_isa PRIVATE $<TARGET_PROPERTY:sluice_kernels,COMPILE_DEFINITIONS>
-    "SLUICE_INTRINSICS=\"tests/kernels/emulated_intrinsics.h\""
-    avxvnni=emulated_avxvnni avx512=emulated_avx512 amx=emulated_amx
-    AvxVnniOps=EmulatedAvxVnniOps Avx512Ops=EmulatedAvx512Ops AmxOps=EmulatedAmxOps)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:emulated_isa>)
   target_compile_definitions(${target} PRIVATE SLUICE_EMULATED)
 endfunction()

@@ -5,6 +5,8 @@
 #include "tests/kernels/isa_test.h"
 #include "tests/kernels/support.h"
 
+#if defined(__x86_64__)
+
 namespace sluice::testing {
 namespace {
 
@@ -69,3 +71,5 @@ INSTANTIATE_TEST_SUITE_P(Isa, WideLeaves, ::testing::Values("emulated_avx512", "
 
 }  // namespace
 }  // namespace sluice::testing
+
+#endif

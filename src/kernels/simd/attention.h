@@ -51,7 +51,9 @@ inline void InFours(uint32_t count, const F& f) {
 template <class V, template <class> class Row, int kH, int kP>
 inline void ScoreBlock(const AttentionArgs& args, const uint8_t* row, const float* q, float* p) {
   typename V::Vec acc[kP][kH];
+#pragma GCC unroll 4
   for (int j = 0; j < kP; ++j) {
+#pragma GCC unroll 4
     for (int h = 0; h < kH; ++h) acc[j][h] = V::Zero();
   }
   for (uint32_t i = 0; i < args.dim_k; i += V::kLanes) {
@@ -65,7 +67,9 @@ inline void ScoreBlock(const AttentionArgs& args, const uint8_t* row, const floa
       for (int j = 0; j < kP; ++j) acc[j][h] = V::Fma(qs, k[j], acc[j][h]);
     }
   }
+#pragma GCC unroll 4
   for (int j = 0; j < kP; ++j) {
+#pragma GCC unroll 4
     for (int h = 0; h < kH; ++h) p[h * kKvPageTokens + j] = V::Sum(acc[j][h]) * args.scale;
   }
 }
@@ -108,7 +112,9 @@ template <class V, template <class> class Row, int kH, int kV>
 inline void ValueBlock(const AttentionArgs& args, const uint8_t* rows, uint32_t n, uint32_t d,
                        const float* p, const float* keep, float* out) {
   typename V::Vec acc[kH][kV];
+#pragma GCC unroll 4
   for (int h = 0; h < kH; ++h) {
+#pragma GCC unroll 4
     for (int v = 0; v < kV; ++v) {
       const float* at = out + uint64_t(h) * args.dim_v + d + V::kLanes * uint32_t(v);
       acc[h][v] = V::Mul(V::Load(at), V::Same(keep[h]));
@@ -125,7 +131,9 @@ inline void ValueBlock(const AttentionArgs& args, const uint8_t* rows, uint32_t 
       for (int v = 0; v < kV; ++v) acc[h][v] = V::Fma(w, value[v], acc[h][v]);
     }
   }
+#pragma GCC unroll 4
   for (int h = 0; h < kH; ++h) {
+#pragma GCC unroll 4
     for (int v = 0; v < kV; ++v) {
       V::Store(out + uint64_t(h) * args.dim_v + d + V::kLanes * uint32_t(v), acc[h][v]);
     }
