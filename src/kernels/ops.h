@@ -37,6 +37,19 @@ struct ActRows {
   uint64_t q_stride = 0, scale_stride = 0, sums_stride = 0;
 };
 
+// Where one row of activations goes as int8. Two planes: the second holds what the first one's
+// rounding took away, x - scale * q, quantised with scales of its own; it lies behind the first.
+// The places are those of the row's first element; a run that begins and ends at whole blocks may
+// be written alone.
+struct ActOut {
+  ActFormat format = ActFormat::kF32;  // kF32: nowhere
+  uint32_t planes = 1;
+  int8_t* q = nullptr;
+  float* scale = nullptr;
+  int16_t* sums = nullptr;
+  uint64_t q_plane = 0, scale_plane = 0, sums_plane = 0;  // from the first plane to the second
+};
+
 // The int8 path is the same bits on every instruction set: per block an exact integer sum, then
 // out = out + dx * (d * isum [+ m * imin]) in block order, multiply and add apart
 // (scalar/int_block.h). Float dot products keep one order per set. Ranges of a few hundred rows are
@@ -89,6 +102,32 @@ struct DeltaStepArgs {
   float* out = nullptr;  // [vd]
 };
 
+// A row made and quantised in one pass. The bits are those of the plain leaves one after another.
+// Where y is null the floats are kept nowhere.
+//   [x += add, or x += rms_norm(add, add_norm)], then y and out = rms_norm(x, w)
+struct NormArgs {
+  float* x = nullptr;  // written only where something is added
+  const float* add = nullptr;
+  const float* add_norm = nullptr;
+  const float* w = nullptr;  // null: no weights
+  float eps = 0;
+  uint32_t n = 0;
+  float* y = nullptr;  // without y and out the norm is not computed
+  ActOut out = {};
+};
+
+enum class Glu : uint8_t { kSilu, kGeluTanh, kSwigluClamped };
+
+// y and out = activation(gate) * up; y may be gate or up itself.
+struct GluArgs {
+  Glu glu = Glu::kSilu;
+  const float *gate = nullptr, *up = nullptr;
+  uint32_t n = 0;
+  float limit = 0, alpha = 0;  // kSwigluClamped
+  float* y = nullptr;
+  ActOut out = {};
+};
+
 struct Ops {
   const char* isa = "scalar";
 
@@ -97,6 +136,11 @@ struct Ops {
   // alike.
   void (*quantize)(ActFormat format, const float* x, uint32_t n, int8_t* q, float* scale,
                    int16_t* sums) = nullptr;
+
+  // The same into every plane of `out`.
+  void (*quantize_row)(const float* x, uint32_t n, const ActOut& out) = nullptr;
+  void (*norm_row)(const NormArgs& args) = nullptr;
+  void (*glu_row)(const GluArgs& args) = nullptr;
 
   // y = x / sqrt(mean(x^2) + eps) * w; w may be null. x and y may alias.
   void (*rms_norm)(const float* x, const float* w, float eps, uint32_t n, float* y) = nullptr;

@@ -22,19 +22,6 @@ inline void Map(const float* a, const float* b, uint32_t n, float* y, F f) {
   for (uint32_t j = i; j < n; ++j) y[j] = ty[j - i];
 }
 
-float SumOfSquares(const float* x, uint32_t n) {
-  __m256 a = _mm256_setzero_ps(), b = _mm256_setzero_ps();
-  uint32_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const __m256 u = _mm256_loadu_ps(x + i), v = _mm256_loadu_ps(x + i + 8);
-    a = _mm256_fmadd_ps(u, u, a);
-    b = _mm256_fmadd_ps(v, v, b);
-  }
-  float sum = FoldFloats(_mm256_add_ps(a, b));
-  for (; i < n; ++i) sum += x[i] * x[i];
-  return sum;
-}
-
 void RopeHalf(float* x, uint32_t half, const float* cos, const float* sin) {
   uint32_t j = 0;
   for (; j + 8 <= half; j += 8) {
@@ -73,6 +60,19 @@ void RopeAdjacent(float* x, uint32_t half, const float* cos, const float* sin) {
 }
 
 }  // namespace
+
+float SumOfSquares(const float* x, uint32_t n) {
+  __m256 a = _mm256_setzero_ps(), b = _mm256_setzero_ps();
+  uint32_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256 u = _mm256_loadu_ps(x + i), v = _mm256_loadu_ps(x + i + 8);
+    a = _mm256_fmadd_ps(u, u, a);
+    b = _mm256_fmadd_ps(v, v, b);
+  }
+  float sum = FoldFloats(_mm256_add_ps(a, b));
+  for (; i < n; ++i) sum += x[i] * x[i];
+  return sum;
+}
 
 void RmsNorm(const float* x, const float* w, float eps, uint32_t n, float* y) {
   const float mean = SumOfSquares(x, n) / static_cast<float>(n);

@@ -9,7 +9,11 @@
 namespace sluice::avx2 {
 
 void Quantize(ActFormat format, const float* x, uint32_t n, int8_t* q, float* scale, int16_t* sums);
+void QuantizeRow(const float* x, uint32_t n, const ActOut& out);
+void NormRow(const NormArgs& args);
+void GluRow(const GluArgs& args);
 
+float SumOfSquares(const float* x, uint32_t n);  // as RmsNorm sums
 void RmsNorm(const float* x, const float* w, float eps, uint32_t n, float* y);
 void Rope(float* x, uint32_t n_heads, uint32_t head_dim, uint32_t dims, bool adjacent,
           const float* cos, const float* sin);
@@ -35,6 +39,9 @@ consteval Ops TableOf(const char* isa, decltype(Ops::matmul) matmul) {
       .isa = isa,
       .matmul = matmul,
       .quantize = Quantize,
+      .quantize_row = QuantizeRow,
+      .norm_row = NormRow,
+      .glu_row = GluRow,
       .rms_norm = RmsNorm,
       .rope = Rope,
       .silu_mul = SiluMul,

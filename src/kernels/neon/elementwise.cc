@@ -19,15 +19,6 @@ inline void Map(const float* a, const float* b, uint32_t n, float* y, F f) {
   for (uint32_t j = i; j < n; ++j) y[j] = ty[j - i];
 }
 
-float SumOfSquares(const float* x, uint32_t n) {
-  F8 acc = Zero8();
-  uint32_t i = 0;
-  for (; i + 8 <= n; i += 8) acc = Fuse(acc, LoadF8(x + i), LoadF8(x + i));
-  float tail[8] = {};
-  for (uint32_t j = i; j < n; ++j) tail[j - i] = x[j];
-  return Fold(Fuse(acc, LoadF8(tail), LoadF8(tail)));
-}
-
 void RopeHalf(float* x, uint32_t half, const float* cos, const float* sin) {
   uint32_t j = 0;
   for (; j + 4 <= half; j += 4) {
@@ -61,6 +52,15 @@ void RopeAdjacent(float* x, uint32_t half, const float* cos, const float* sin) {
 }
 
 }  // namespace
+
+float SumOfSquares(const float* x, uint32_t n) {
+  F8 acc = Zero8();
+  uint32_t i = 0;
+  for (; i + 8 <= n; i += 8) acc = Fuse(acc, LoadF8(x + i), LoadF8(x + i));
+  float tail[8] = {};
+  for (uint32_t j = i; j < n; ++j) tail[j - i] = x[j];
+  return Fold(Fuse(acc, LoadF8(tail), LoadF8(tail)));
+}
 
 void RmsNorm(const float* x, const float* w, float eps, uint32_t n, float* y) {
   const float mean = SumOfSquares(x, n) / static_cast<float>(n);

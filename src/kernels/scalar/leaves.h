@@ -10,6 +10,9 @@ namespace sluice::scalar {
 
 void Matmul(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end);
 void Quantize(ActFormat format, const float* x, uint32_t n, int8_t* q, float* scale, int16_t* sums);
+void QuantizeRow(const float* x, uint32_t n, const ActOut& out);
+void NormRow(const NormArgs& args);
+void GluRow(const GluArgs& args);
 
 void RmsNorm(const float* x, const float* w, float eps, uint32_t n, float* y);
 void Rope(float* x, uint32_t n_heads, uint32_t head_dim, uint32_t dims, bool adjacent,
