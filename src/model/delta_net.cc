@@ -1,4 +1,4 @@
-// Gated DeltaNet (docs/architectures.md, qwen3_next and qwen3_5): h -> a.tmp.
+// Gated DeltaNet (docs/architectures.md, qwen3_next and qwen3_5).
 #include <algorithm>
 #include <cmath>
 
@@ -51,52 +51,53 @@ void SplitBa(const DeltaShape& s, const float* ba, float* b, float* a) {
   }
 }
 
+// All projections of h in one region; fused outputs land in scratch first.
+void ProjectRaw(Forward& f, const LayerWeights& w, const DeltaShape& s, const DeltaInputs& in) {
+  using M = MatrixRole;
+  Activations& a = f.a;
+  const uint64_t rows = f.t.rows;
+  const Matrix &fused = w[M::kDeltaQkvz], &ba = w[M::kDeltaBa];
+  const Operand h = f.Normed(
+      w, VectorRole::kAttnNorm,
+      {M::kDeltaQkvz, M::kDeltaBa, M::kDeltaQkv, M::kDeltaZ, M::kDeltaBeta, M::kDeltaAlpha});
+  if (fused && ba) {
+    f.Project(h, {{fused, a.q}, {ba, a.mixed}});
+  } else if (fused) {
+    f.Project(h, {{fused, a.q}, {w[M::kDeltaBeta], in.beta}, {w[M::kDeltaAlpha], in.decay}});
+  } else if (ba) {
+    f.Project(h, {{w[M::kDeltaQkv], in.qkv}, {w[M::kDeltaZ], in.z}, {ba, a.mixed}});
+  } else {
+    f.Project(h, {{w[M::kDeltaQkv], in.qkv},
+                  {w[M::kDeltaZ], in.z},
+                  {w[M::kDeltaBeta], in.beta},
+                  {w[M::kDeltaAlpha], in.decay}});
+  }
+  for (uint64_t i = 0; i < rows && fused; ++i) {
+    Ungroup(s, a.q + i * fused.rows, a.conv, in.z + i * s.values);
+    // Row i's packed place never passes its input.
+    std::copy_n(a.conv, s.channels, a.q + i * s.channels);
+  }
+  for (uint64_t i = 0; i < rows && ba; ++i) {
+    SplitBa(s, a.mixed + i * ba.rows, in.beta + i * s.vh, in.decay + i * s.vh);
+  }
+}
+
 DeltaInputs ProjectInputs(Forward& f, const LayerWeights& w, const DeltaShape& s) {
   Activations& a = f.a;
   const uint64_t rows = f.t.rows;
-  DeltaInputs in{a.q, a.aux, a.aux + rows * s.values, a.aux + rows * (s.values + s.vh)};
-  const Matrix& fused = w[MatrixRole::kDeltaQkvz];
-  const Matrix& ba = w[MatrixRole::kDeltaBa];
-  // Fused outputs land in scratch first: a.q for qkvz (then un-grouped through a.conv),
-  // a.router-sized ba in a.tmp.
-  if (fused) {
-    f.Project(a.h, {{fused, a.q}});
-    for (uint64_t i = 0; i < rows; ++i) {
-      Ungroup(s, a.q + i * fused.rows, a.conv, in.z + i * s.values);
-      std::copy_n(a.conv, s.channels,
-                  a.q + i * s.channels);  // row i's packed place never passes its input
-    }
-  } else {
-    f.Project(a.h, {{w[MatrixRole::kDeltaQkv], in.qkv}, {w[MatrixRole::kDeltaZ], in.z}});
-  }
-  if (ba) {
-    f.Project(a.h, {{ba, a.conv}});
-    for (uint64_t i = 0; i < rows; ++i) {
-      SplitBa(s, a.conv + i * ba.rows, in.beta + i * s.vh, in.decay + i * s.vh);
-    }
-  } else {
-    f.Project(a.h, {{w[MatrixRole::kDeltaBeta], in.beta}, {w[MatrixRole::kDeltaAlpha], in.decay}});
-  }
+  const DeltaInputs in{a.q, a.aux, a.aux + rows * s.values, a.aux + rows * (s.values + s.vh)};
+  ProjectRaw(f, w, s, in);
   const float* a_neg = w[VectorRole::kDeltaA];
   const float* dt = w[VectorRole::kDeltaDt];
-  for (uint64_t i = 0; i < rows * s.vh; ++i) {
-    in.beta[i] = 1 / (1 + std::exp(-in.beta[i]));
-    const float x = in.decay[i] + dt[i % s.vh];
-    const float softplus = std::max(x, 0.0f) + std::log1p(std::exp(-std::fabs(x)));
-    in.decay[i] = std::exp(a_neg[i % s.vh] * softplus);  // the vector holds -exp(A_log)
-  }
-  return in;
-}
-
-void Convolve(Forward& f, const LayerWeights& w, const DeltaShape& s, const DeltaInputs& in) {
-  const StateLayout::Layer& layer = f.state_layout().layers[w.layer];
-  f.exec().For(s.channels, 256, [&](uint32_t begin, uint32_t end) {
-    for (uint64_t i = 0; i < f.t.rows; ++i) {
-      f.exec().ops().conv_step(w[VectorRole::kConv], f.c.delta.conv_kernel, in.qkv + i * s.channels,
-                               f.t.seq[i]->state + layer.conv_offset, begin, end,
-                               f.a.conv + i * s.channels);
+  f.exec().For(f.t.rows, 4, [&](uint32_t begin, uint32_t end) {
+    for (uint64_t i = uint64_t{begin} * s.vh; i < uint64_t{end} * s.vh; ++i) {
+      in.beta[i] = 1 / (1 + std::exp(-in.beta[i]));
+      const float x = in.decay[i] + dt[i % s.vh];
+      const float softplus = std::max(x, 0.0f) + std::log1p(std::exp(-std::fabs(x)));
+      in.decay[i] = std::exp(a_neg[i % s.vh] * softplus);  // the vector holds -exp(A_log)
     }
   });
+  return in;
 }
 
 void NormaliseL2(const float* x, uint32_t n, float scale, float* y) {
@@ -106,49 +107,94 @@ void NormaliseL2(const float* x, uint32_t n, float scale, float* y) {
   for (uint32_t i = 0; i < n; ++i) y[i] = x[i] * inverse * scale;
 }
 
-// q and k of every key head, normalised in place, q scaled by kd^-1/2.
-void NormaliseQk(Forward& f, const DeltaShape& s) {
-  const float scale = 1 / std::sqrt(static_cast<float>(s.kd));
-  f.exec().For(f.t.rows * s.kh, 16, [&](uint32_t begin, uint32_t end) {
-    for (uint64_t part = begin; part < end; ++part) {
-      float* q = f.a.conv + part / s.kh * s.channels + part % s.kh * s.kd;
-      NormaliseL2(q, s.kd, scale, q);
-      NormaliseL2(q + s.keys, s.kd, 1, q + s.keys);
+// A layer at work: a key head and its value heads share nothing with the others.
+class DeltaHeads {
+ public:
+  DeltaHeads(Forward& f, const LayerWeights& w, const DeltaShape& s, const DeltaInputs& in)
+      : f_(f),
+        ops_(f.exec().ops()),
+        w_(w),
+        s_(s),
+        in_(in),
+        layer_(f.state_layout().layers[w.layer]),
+        format_(f.exec().FormatFor(w[MatrixRole::kDeltaOut].type)),
+        fits_(format_ != ActFormat::kF32 && s.vd % (format_ == ActFormat::kQ8x32 ? 32 : 256) == 0) {
+  }
+
+  // The tile's tokens in order, through key head `head` and the value heads that share it.
+  void Run(uint32_t head) const {
+    Convolve(head * s_.kd, s_.kd);
+    Convolve(s_.keys + head * s_.kd, s_.kd);
+    const float scale = 1 / std::sqrt(static_cast<float>(s_.kd));
+    for (uint64_t i = 0; i < f_.t.rows; ++i) {
+      float* q = f_.a.conv + i * s_.channels + head * s_.kd;
+      NormaliseL2(q, s_.kd, scale, q);  // q is also scaled by kd^-1/2
+      NormaliseL2(q + s_.keys, s_.kd, 1, q + s_.keys);
     }
-  });
-}
+    for (uint32_t j = 0; j < s_.r; ++j)
+      RunValues(head, f_.c.delta.tiled_heads ? head + j * s_.kh : head * s_.r + j);
+  }
+
+  Operand Out() const {
+    const Activations& a = f_.a;
+    if (!fits_)
+      return f_.exec().Quantize(a.act, a.mixed, s_.values, f_.t.rows, s_.values,
+                                FormatBit(format_));
+    return {a.mixed, s_.values, f_.t.rows, s_.values, &a.act, 0, FormatBit(format_)};
+  }
+
+ private:
+  void Convolve(uint32_t first, uint32_t n) const {
+    for (uint64_t i = 0; i < f_.t.rows; ++i) {
+      ops_.conv_step(w_[VectorRole::kConv], f_.c.delta.conv_kernel, in_.qkv + i * s_.channels,
+                     f_.t.seq[i]->state + layer_.conv_offset, first, first + n,
+                     f_.a.conv + i * s_.channels);
+    }
+  }
+
+  void RunValues(uint32_t key_head, uint32_t head) const {
+    Convolve(2 * s_.keys + head * s_.vd, s_.vd);
+    for (uint64_t i = 0; i < f_.t.rows; ++i) {
+      const float* u = f_.a.conv + i * s_.channels;
+      float* out = f_.a.mixed + i * s_.values + head * s_.vd;
+      DeltaStepArgs args;
+      args.state = f_.t.seq[i]->state + layer_.s_offset + uint64_t{head} * s_.kd * s_.vd;
+      args.q = u + key_head * s_.kd;
+      args.k = u + s_.keys + key_head * s_.kd;
+      args.v = u + 2 * s_.keys + head * s_.vd;
+      args.beta = in_.beta[i * s_.vh + head];
+      args.decay = in_.decay[i * s_.vh + head];
+      args.kd = s_.kd;
+      args.vd = s_.vd;
+      args.out = out;
+      ops_.delta_step(args);
+      ops_.rms_norm(out, w_[VectorRole::kDeltaNorm], f_.c.rms_eps, s_.vd, out);
+      GluArgs gated{.gate = in_.z + i * s_.values + head * s_.vd, .up = out, .n = s_.vd, .y = out};
+      if (fits_) gated.out = f_.exec().Out(format_, f_.a.act, i, s_.values, head * s_.vd);
+      ops_.glu_row(gated);
+    }
+  }
+
+  Forward& f_;
+  const Ops& ops_;
+  const LayerWeights& w_;
+  const DeltaShape& s_;
+  const DeltaInputs& in_;
+  const StateLayout::Layer& layer_;
+  ActFormat format_;
+  bool fits_;  // a value head is whole blocks: quantised where it is
+};
 
 }  // namespace
 
 void DeltaNetMix(Forward& f, const LayerWeights& w) {
   const DeltaShape s(f.c.delta);
-  const StateLayout::Layer& layer = f.state_layout().layers[w.layer];
   const DeltaInputs in = ProjectInputs(f, w, s);
-  Convolve(f, w, s, in);
-  NormaliseQk(f, s);
-  f.exec().For(s.vh, 1, [&](uint32_t begin, uint32_t end) {
-    for (uint32_t head = begin; head < end; ++head) {
-      const uint32_t key_head = f.c.delta.tiled_heads ? head % s.kh : head / s.r;
-      for (uint64_t i = 0; i < f.t.rows; ++i) {
-        const float* u = f.a.conv + i * s.channels;
-        float* out = f.a.mixed + i * s.values + head * s.vd;
-        DeltaStepArgs args;
-        args.state = f.t.seq[i]->state + layer.s_offset + uint64_t{head} * s.kd * s.vd;
-        args.q = u + key_head * s.kd;
-        args.k = u + s.keys + key_head * s.kd;
-        args.v = u + 2 * s.keys + head * s.vd;
-        args.beta = in.beta[i * s.vh + head];
-        args.decay = in.decay[i * s.vh + head];
-        args.kd = s.kd;
-        args.vd = s.vd;
-        args.out = out;
-        f.exec().ops().delta_step(args);
-        f.exec().ops().rms_norm(out, w[VectorRole::kDeltaNorm], f.c.rms_eps, s.vd, out);
-        f.exec().ops().silu_mul(in.z + i * s.values + head * s.vd, out, s.vd, out);
-      }
-    }
+  const DeltaHeads heads(f, w, s, in);
+  f.exec().For(s.kh, 1, [&](uint32_t begin, uint32_t end) {
+    for (uint32_t head = begin; head < end; ++head) heads.Run(head);
   });
-  f.Project(f.a.mixed, {{w[MatrixRole::kDeltaOut], f.a.tmp}});
+  f.AddProjected(heads.Out(), w[MatrixRole::kDeltaOut]);
 }
 
 }  // namespace sluice

@@ -16,74 +16,66 @@ void CopyRow(const Exec& exec, ActFormat format, const ActBuffer& from, uint64_t
   std::copy_n(a.sums + row * sums, sums, b.sums + at * sums);
 }
 
-ActRows View(const Exec& exec, ActFormat format, const ActBuffer& buffer, const float* f32,
-             uint64_t row, uint32_t rows, uint32_t cols) {
-  ActRows x;
-  x.format = format;
-  x.rows = rows;
-  x.cols = cols;
-  if (format == ActFormat::kF32) {
-    x.f32 = f32 + row * cols;
-    x.f32_stride = cols;
-    return x;
-  }
-  const ActBuffer::Part& part = buffer.part(format);
-  x.rows = rows * exec.planes();
-  x.q_stride = cols;
-  x.scale_stride = ActScales(format, cols);
-  x.sums_stride = ActSums(format, cols);
-  x.q = part.q + row * exec.planes() * x.q_stride;
-  x.scale = part.scale + row * exec.planes() * x.scale_stride;
-  x.sums = part.sums + row * exec.planes() * x.sums_stride;
-  return x;
-}
-
 // The input rows of a task in a format: in place for a single row, gathered otherwise.
-ActRows Input(const Exec& exec, ActFormat format, const ModelConfig& c, const MoeRows& in,
-              const ExpertScratch& s, const ExpertTask& task, uint64_t base) {
-  if (task.n == 1) return View(exec, format, in.in_act, in.in, task.rows[0], 1, c.hidden);
+ActRows InputOf(const Exec& exec, ActFormat format, const ModelConfig& c, const MoeRows& in,
+                const ExpertScratch& s, const ExpertTask& task, uint64_t base) {
+  const bool floats = format == ActFormat::kF32;
+  const uint64_t width = c.hidden;
+  if (task.n == 1) {
+    const uint64_t row = task.rows[0];
+    const float* f32 = floats ? in.in + row * width : nullptr;
+    return exec.View(format, {f32, width, 1, c.hidden, &in.in_act, row});
+  }
+  float* gather = floats ? s.gather + base * width : nullptr;
   for (uint32_t i = 0; i < task.n; ++i) {
-    if (format == ActFormat::kF32) {
-      std::copy_n(in.in + uint64_t{task.rows[i]} * c.hidden, c.hidden,
-                  s.gather + (base + i) * c.hidden);
+    if (floats) {
+      std::copy_n(in.in + task.rows[i] * width, width, gather + i * width);
     } else {
       CopyRow(exec, format, in.in_act, task.rows[i], s.gather_act, base + i, c.hidden);
     }
   }
-  return View(exec, format, s.gather_act, s.gather, base, task.n, c.hidden);
+  return exec.View(format, {gather, width, task.n, c.hidden, &s.gather_act, base});
 }
 
-MatmulJob Job(const Matrix& w, const ActRows& x, const float* bias, float* out,
-              uint64_t out_stride) {
+MatmulArgs ArgsOf(const Matrix& w, const ActRows& x, const float* bias) {
   MatmulArgs args;
   args.weights = w.data;
   args.row_bytes = w.row_bytes;
   args.type = w.type;
   args.x = x;
   args.bias = bias;
-  args.out = out;
-  args.out_stride = out_stride;
-  return {args, w.rows};
+  return args;
 }
 
-// gate <- activation(gate, up), then quantised for the down projection; packed rows [0, rows).
-void Activate(Exec& exec, const ModelConfig& c, const ExpertScratch& s, uint32_t ff, uint32_t rows,
-              uint32_t formats) {
-  const Ops& ops = exec.ops();
-  exec.For(rows, 1, [&](uint32_t begin, uint32_t end) {
-    for (uint64_t i = begin; i < end; ++i) {
-      float* gate = s.gate + i * ff;
-      if (c.arch == Arch::kGptOss) {
-        ops.swiglu_clamped_mul(gate, s.up + i * ff, c.swiglu_limit, c.swiglu_alpha, ff, gate);
-      } else {
-        ops.silu_mul(gate, s.up + i * ff, ff, gate);
-      }
-      for (ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
-        if (((formats >> static_cast<uint32_t>(format)) & 1u) == 0) continue;
-        exec.QuantizeRow(format, gate, ff, s.act, i);
-      }
-    }
-  });
+GluArgs UnitOf(const ModelConfig& c) {
+  GluArgs glu;
+  glu.glu = c.arch == Arch::kGptOss ? Glu::kSwigluClamped : Glu::kSilu;
+  glu.limit = c.swiglu_limit;
+  glu.alpha = c.swiglu_alpha;
+  return glu;
+}
+
+// gate, up and the unit of every task: packed rows from 0 on, in the format of the down product.
+void RunGates(Exec& exec, const ModelConfig& c, const MoeRows& in, const ExpertScratch& s,
+              std::span<const ExpertTask> tasks) {
+  std::array<GluJob, kExpertWaveMax> jobs;
+  size_t n = 0;
+  uint32_t base = 0;
+  for (const ExpertTask& task : tasks) {
+    const ActFormat gate_format = exec.FormatFor(task.w.gate.type),
+                    up_format = exec.FormatFor(task.w.up.type);
+    const ActRows x = InputOf(exec, gate_format, c, in, s, task, base);
+    const ActRows y = up_format == gate_format ? x : InputOf(exec, up_format, c, in, s, task, base);
+    jobs[n++] = {ArgsOf(task.w.gate, x, task.w.gate_bias), ArgsOf(task.w.up, y, task.w.up_bias),
+                 base};
+    base += task.n;
+  }
+  exec.RunGlu({jobs.data(), n}, {.unit = UnitOf(c),
+                                 .n = c.moe.expert_ff,
+                                 .format = exec.FormatFor(tasks[0].w.down.type),
+                                 .gate = s.gate,
+                                 .up = s.up,
+                                 .act = &s.act});
 }
 
 }  // namespace
@@ -112,27 +104,18 @@ ExpertScratch ExpertScratch::Place(Arena* arena, const ModelConfig& c, uint32_t 
 
 void RunExperts(Exec& exec, const ModelConfig& c, const MoeRows& in, const ExpertScratch& s,
                 std::span<const ExpertTask> tasks) {
+  RunGates(exec, c, in, s, tasks);
+  const uint32_t ff = c.moe.expert_ff;
   std::array<MatmulJob, Exec::kJobsMax> jobs;
   size_t n = 0;
-  uint32_t base = 0, down_formats = 0;
-  const uint32_t ff = c.moe.expert_ff;
+  uint64_t base = 0;
   for (const ExpertTask& task : tasks) {
-    const ActFormat gate_format = exec.FormatFor(task.w.gate.type),
-                    up_format = exec.FormatFor(task.w.up.type);
-    const ActRows x = Input(exec, gate_format, c, in, s, task, base);
-    const ActRows y = up_format == gate_format ? x : Input(exec, up_format, c, in, s, task, base);
-    jobs[n++] = Job(task.w.gate, x, task.w.gate_bias, s.gate + uint64_t{base} * ff, ff);
-    jobs[n++] = Job(task.w.up, y, task.w.up_bias, s.up + uint64_t{base} * ff, ff);
-    down_formats |= 1u << static_cast<uint32_t>(exec.FormatFor(task.w.down.type));
-    base += task.n;
-  }
-  exec.Run({jobs.data(), n});
-  Activate(exec, c, s, ff, base, down_formats);
-  n = 0;
-  base = 0;
-  for (const ExpertTask& task : tasks) {
-    const ActRows x = View(exec, exec.FormatFor(task.w.down.type), s.act, s.gate, base, task.n, ff);
-    jobs[n++] = Job(task.w.down, x, task.w.down_bias, task.out, c.hidden);
+    const ActRows x = exec.View(exec.FormatFor(task.w.down.type),
+                                {s.gate + base * ff, ff, task.n, ff, &s.act, base});
+    MatmulArgs args = ArgsOf(task.w.down, x, task.w.down_bias);
+    args.out = task.out;
+    args.out_stride = c.hidden;
+    jobs[n++] = {args, task.w.down.rows};
     base += task.n;
   }
   exec.Run({jobs.data(), n});

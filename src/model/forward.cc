@@ -4,46 +4,132 @@
 #include <array>
 
 namespace sluice {
+namespace {
+
+// Rows a thread takes at least; fewer than twice as many stay with the owner.
+constexpr uint32_t kRowGrain = 4;
+
+}  // namespace
+
+uint32_t Forward::Formats(const LayerWeights& w, std::initializer_list<MatrixRole> roles) const {
+  uint32_t formats = 0;
+  for (MatrixRole role : roles) {
+    if (w[role]) formats |= FormatBit(exec_.FormatFor(w[role].type));
+  }
+  return formats;
+}
+
+Operand Forward::Normed(const LayerWeights& w, VectorRole norm,
+                        std::initializer_list<MatrixRole> roles, const Residual& residual) {
+  return Normed(w[norm], Formats(w, roles), a.h, a.act, 0, residual);
+}
+
+Operand Forward::Normed(const float* norm, uint32_t formats, float* y, const ActBuffer& act,
+                        uint64_t first, const Residual& residual) {
+  exec_.For(t.rows, kRowGrain, [&](uint32_t begin, uint32_t end) {
+    for (uint64_t i = begin; i < end; ++i) {
+      const uint64_t at = i * c.hidden;
+      const NormArgs args{.x = t.x + at,
+                          .add = residual.y == nullptr ? nullptr : residual.y + at,
+                          .add_norm = residual.norm,
+                          .w = norm,
+                          .eps = c.rms_eps,
+                          .n = c.hidden,
+                          .y = y + at};
+      exec_.NormRow(args, act, first + i, formats);
+    }
+  });
+  return {y, c.hidden, t.rows, c.hidden, &act, first, formats};
+}
 
 void Forward::Norm(const float* x, const float* w, float* out, uint32_t n, float eps) {
   const float e = eps > 0 ? eps : c.rms_eps;
-  exec_.For(t.rows, 8, [&](uint32_t begin, uint32_t end) {
+  exec_.For(t.rows, kRowGrain, [&](uint32_t begin, uint32_t end) {
     for (uint64_t i = begin; i < end; ++i) exec_.ops().rms_norm(x + i * n, w, e, n, out + i * n);
   });
 }
 
-void Forward::HeadNorm(float* x, uint32_t heads, uint32_t dim, const float* w) {
-  exec_.For(t.rows, 8, [&](uint32_t begin, uint32_t end) {
-    for (uint64_t i = uint64_t{begin} * heads; i < uint64_t{end} * heads; ++i) {
-      exec_.ops().rms_norm(x + i * dim, w, c.rms_eps, dim, x + i * dim);
+void Forward::Project(const Operand& x, std::initializer_list<To> to) {
+  std::array<Projection, 8> jobs;
+  size_t n = 0;
+  for (const To& p : to) jobs[n++] = {&p.w, p.out, p.w.rows, p.bias};
+  exec_.Project(x, std::span<const Projection>(jobs.data(), n));
+}
+
+void Forward::Project(const float* x, std::initializer_list<To> to) {
+  const uint32_t cols = to.begin()->w.cols;
+  uint32_t formats = 0;
+  for (const To& p : to) formats |= FormatBit(exec_.FormatFor(p.w.type));
+  Project(exec_.Quantize(a.act, x, cols, t.rows, cols, formats), to);
+}
+
+void Forward::AddProjected(const Operand& in, const Matrix& w, const float* bias, float scale) {
+  MatmulArgs args;
+  args.weights = w.data;
+  args.row_bytes = w.row_bytes;
+  args.type = w.type;
+  args.x = exec_.View(exec_.FormatFor(w.type), in);
+  args.bias = bias;
+  args.out_stride = c.hidden;
+  const MatmulJob job{args, w.rows, t.x, scale};
+  exec_.Run({&job, 1});
+}
+
+void Forward::AddResidual(const Residual& residual) {
+  exec_.For(t.rows, kRowGrain, [&](uint32_t begin, uint32_t end) {
+    for (uint64_t i = begin; i < end; ++i) {
+      exec_.ops().norm_row({.x = t.x + i * c.hidden,
+                            .add = residual.y + i * c.hidden,
+                            .add_norm = residual.norm,
+                            .eps = c.rms_eps,
+                            .n = c.hidden});
     }
   });
 }
 
-void Forward::Project(const float* x, std::initializer_list<To> to) {
-  std::array<Projection, 8> jobs;
-  size_t n = 0;
-  uint32_t cols = 0;
-  for (const To& p : to) {
-    jobs[n++] = {&p.w, p.out, p.w.rows, p.bias};
-    cols = p.w.cols;
-  }
-  exec_.Project(a.act, x, cols, t.rows, std::span<const Projection>(jobs.data(), n));
+void Forward::AddResidual(const float* y, float scale) {
+  exec_.For(t.rows, kRowGrain, [&](uint32_t begin, uint32_t end) {
+    exec_.ops().add(y + uint64_t{begin} * c.hidden, scale, (end - begin) * c.hidden,
+                    t.x + uint64_t{begin} * c.hidden);
+  });
 }
 
-void Forward::Rope(float* x, uint32_t heads, uint32_t stride, uint32_t layer) {
+Operand Forward::Gated(const Operand& h, const GluMatrices& m, Glu glu) {
+  const auto args = [&](const Matrix& w, const float* bias) {
+    MatmulArgs product;
+    product.weights = w.data;
+    product.row_bytes = w.row_bytes;
+    product.type = w.type;
+    product.x = exec_.View(exec_.FormatFor(w.type), h);
+    product.bias = bias;
+    return product;
+  };
+  const uint32_t n = m.gate.rows;
+  const ActFormat format = exec_.FormatFor(m.down.type);
+  const GluJob job{args(m.gate, m.gate_bias), args(m.up, m.up_bias)};
+  exec_.RunGlu({&job, 1}, {.unit = {.glu = glu},
+                           .n = n,
+                           .format = format,
+                           .gate = a.gate,
+                           .up = a.up,
+                           .act = &a.gated_act});
+  return {a.gate, n, t.rows, n, &a.gated_act, 0, FormatBit(format)};
+}
+
+Operand Forward::Gated(const Operand& h, const LayerWeights& w, Glu glu) {
+  return Gated(h,
+               {w[MatrixRole::kGate], w[MatrixRole::kUp], w[MatrixRole::kDown],
+                w[VectorRole::kGateBias], w[VectorRole::kUpBias]},
+               glu);
+}
+
+void Forward::RopeRow(uint64_t i, float* x, uint32_t heads, uint32_t stride, uint32_t layer) const {
   const bool sliding = c.kinds[layer] == LayerKind::kSliding && t.cos_sliding != nullptr;
   const RopeConfig& rope = sliding ? c.rope_sliding : c.rope;
   const float* cos = sliding ? t.cos_sliding : t.cos;
   const float* sin = sliding ? t.sin_sliding : t.sin;
-  const uint32_t half = rope.dims / 2;
-  const uint64_t row = uint64_t{heads} * stride;
-  exec_.For(t.rows, 8, [&](uint32_t begin, uint32_t end) {
-    for (uint64_t i = begin; i < end; ++i) {
-      exec_.ops().rope(x + i * row, heads, stride, rope.dims, rope.adjacent, cos + i * half,
-                       sin + i * half);
-    }
-  });
+  const uint64_t at = i * (rope.dims / 2);
+  exec_.ops().rope(x, heads, stride, rope.dims, rope.adjacent, cos + at, sin + at);
 }
 
 void Forward::Clamp(float* x, uint32_t n, float limit) {
@@ -51,80 +137,109 @@ void Forward::Clamp(float* x, uint32_t n, float limit) {
   for (uint64_t i = 0; i < uint64_t{t.rows} * n; ++i) x[i] = std::clamp(x[i], -limit, limit);
 }
 
-void Forward::AddResidual(const float* y, float scale) {
-  exec_.For(t.rows, 8, [&](uint32_t begin, uint32_t end) {
-    exec_.ops().add(y + uint64_t{begin} * c.hidden, scale, (end - begin) * c.hidden,
-                    t.x + uint64_t{begin} * c.hidden);
-  });
+void Forward::StoreLatent(uint64_t i, uint32_t layer, const float* k) const {
+  const KvLayout::Layer& l = kv_.layers[layer];
+  uint8_t* page = t.seq[i]->pages[t.pos[i] / kKvPageTokens] + l.offset;
+  exec_.ops().kv_store(kv_.format, false, k, c.mla.kv_rank + c.mla.rope_dim,
+                       page + t.pos[i] % kKvPageTokens * l.k_row);
 }
 
-void Forward::StoreKv(uint32_t layer, const float* k, const float* v, uint32_t heads) {
+// Row `row` of a.k and a.v, one KV head.
+void Forward::StoreHead(uint64_t row, uint32_t layer, uint32_t head) const {
   const KvLayout::Layer& l = kv_.layers[layer];
-  const bool latent = c.mla.kv_rank > 0;
-  const uint32_t dim_k = latent ? c.mla.kv_rank + c.mla.rope_dim : c.head_dim;
-  exec_.For(t.rows, 8, [&](uint32_t begin, uint32_t end) {
-    for (uint64_t i = begin; i < end; ++i) {
-      uint8_t* page = t.seq[i]->pages[t.pos[i] / kKvPageTokens] + l.offset;
-      const uint64_t slot = t.pos[i] % kKvPageTokens;
-      for (uint32_t head = 0; head < heads; ++head, page += l.head_stride) {
-        exec_.ops().kv_store(kv_.format, false, k + (i * heads + head) * dim_k, dim_k,
-                             page + slot * l.k_row);
-        if (latent) continue;
-        exec_.ops().kv_store(kv_.format, true, v + (i * heads + head) * c.head_dim_v, c.head_dim_v,
-                             page + l.v_offset + slot * l.v_row);
+  uint8_t* page = t.seq[row]->pages[t.pos[row] / kKvPageTokens] + l.offset + head * l.head_stride;
+  const uint64_t slot = t.pos[row] % kKvPageTokens, at = row * c.kv_heads[layer] + head;
+  exec_.ops().kv_store(kv_.format, false, a.k + at * c.head_dim, c.head_dim, page + slot * l.k_row);
+  exec_.ops().kv_store(kv_.format, true, a.v + at * c.head_dim_v, c.head_dim_v,
+                       page + l.v_offset + slot * l.v_row);
+}
+
+// One KV head of a row and its query heads, up to where attention begins.
+void Forward::ReadyHead(const LayerWeights& w, const HeadSteps& steps, uint64_t row,
+                        uint32_t head) const {
+  const uint32_t kv_heads = c.kv_heads[w.layer], group = c.heads[w.layer] / kv_heads,
+                 d = c.head_dim;
+  const uint64_t at = row * kv_heads + head;
+  float *q = a.q + at * group * d, *k = a.k + at * d;
+  const Ops& ops = exec_.ops();
+  if (steps.q_norm != nullptr) {
+    for (uint32_t j = 0; j < group; ++j)
+      ops.rms_norm(q + uint64_t{j} * d, steps.q_norm, c.rms_eps, d, q + uint64_t{j} * d);
+  }
+  if (steps.k_norm != nullptr) ops.rms_norm(k, steps.k_norm, c.rms_eps, d, k);
+  RopeRow(row, q, group, d, w.layer);
+  RopeRow(row, k, 1, d, w.layer);
+  StoreHead(row, w.layer, head);
+}
+
+void Forward::AttendHead(const Heads& h, uint64_t row, uint32_t kv_head) const {
+  const KvLayout::Layer& l = kv_.layers[h.layer];
+  const uint64_t first_head = uint64_t{kv_head} * (h.heads / h.kv_heads);
+  AttentionArgs args;
+  args.group = h.heads / h.kv_heads;
+  args.q = h.q + row * h.q_stride + first_head * h.dim_k;
+  args.dim_k = h.dim_k;
+  args.dim_v = h.dim_v;
+  args.format = kv_.format;
+  args.pages = t.seq[row]->pages;
+  args.k_offset = l.offset + kv_head * l.head_stride;
+  args.v_offset = args.k_offset + l.v_offset;
+  args.k_row = l.k_row;
+  args.v_row = l.v_row;
+  args.last = t.pos[row];
+  const bool sliding = c.kinds[h.layer] == LayerKind::kSliding;
+  args.first = sliding && args.last >= c.sliding_window ? args.last - c.sliding_window + 1 : 0;
+  args.scale = c.attention_scale;
+  args.sinks = h.sinks == nullptr ? nullptr : h.sinks + first_head;
+  args.out = h.out + row * h.out_stride + first_head * h.dim_v;
+  exec_.ops().attention(args);
+}
+
+Operand Forward::Attend(const LayerWeights& w, const HeadSteps& steps) {
+  const uint32_t kv_heads = c.kv_heads[w.layer], heads = c.heads[w.layer],
+                 cols = heads * c.head_dim_v, run = cols / kv_heads;
+  const Heads h{w.layer,
+                heads,
+                kv_heads,
+                c.head_dim,
+                c.head_dim_v,
+                a.q,
+                uint64_t{heads} * c.head_dim,
+                w[VectorRole::kSinks],
+                a.mixed,
+                cols};
+  const ActFormat format = exec_.FormatFor(w[MatrixRole::kO].type);
+  // A KV head's outputs are whole blocks almost always: then they are quantised where they are.
+  const bool fits =
+      format != ActFormat::kF32 && run % (format == ActFormat::kQ8x32 ? 32 : 256) == 0;
+  const auto attend = [&](uint64_t row, uint32_t head) {
+    AttendHead(h, row, head);
+    float* out = a.mixed + row * cols + head * run;
+    if (steps.gate != nullptr)
+      exec_.ops().mul_sigmoid(steps.gate + row * cols + head * run, run, out);
+    if (fits) exec_.ops().quantize_row(out, run, exec_.Out(format, a.act, row, cols, head * run));
+  };
+  if (t.rows == 1) {
+    exec_.For(kv_heads, 1, [&](uint32_t begin, uint32_t end) {
+      for (uint32_t head = begin; head < end; ++head) {
+        ReadyHead(w, steps, 0, head);
+        attend(0, head);
       }
-    }
-  });
-}
-
-void Forward::AttendHeads(uint32_t layer, const float* q, uint64_t q_stride, uint32_t dim_k,
-                          uint32_t heads, uint32_t kv_heads, const float* sinks, float* out,
-                          uint64_t out_stride, uint32_t dim_v) {
-  const KvLayout::Layer& l = kv_.layers[layer];
-  const uint32_t group = heads / kv_heads;
-  const bool sliding = c.kinds[layer] == LayerKind::kSliding;
-  exec_.For(t.rows * kv_heads, 1, [&](uint32_t begin, uint32_t end) {
-    for (uint32_t part = begin; part < end; ++part) {
-      const uint64_t row = part / kv_heads, head = part % kv_heads;
-      AttentionArgs args;
-      args.q = q + row * q_stride + head * group * dim_k;
-      args.group = group;
-      args.dim_k = dim_k;
-      args.dim_v = dim_v;
-      args.format = kv_.format;
-      args.pages = t.seq[row]->pages;
-      args.k_offset = l.offset + head * l.head_stride;
-      args.v_offset = args.k_offset + l.v_offset;
-      args.k_row = l.k_row;
-      args.v_row = l.v_row;
-      args.last = t.pos[row];
-      args.first = sliding && args.last >= c.sliding_window ? args.last - c.sliding_window + 1 : 0;
-      args.scale = c.attention_scale;
-      args.sinks = sinks == nullptr ? nullptr : sinks + head * group;
-      args.out = out + row * out_stride + head * group * dim_v;
-      exec_.ops().attention(args);
-    }
-  });
-}
-
-void Forward::Attend(const LayerWeights& w) {
-  const uint32_t heads = c.heads[w.layer], kv_heads = c.kv_heads[w.layer];
-  StoreKv(w.layer, a.k, a.v, kv_heads);
-  AttendHeads(w.layer, a.q, uint64_t{heads} * c.head_dim, c.head_dim, heads, kv_heads,
-              w[VectorRole::kSinks], a.mixed, uint64_t{heads} * c.head_dim_v, c.head_dim_v);
-}
-
-void Forward::Mlp(const float* h, const LayerWeights& w, const float* gate_bias,
-                  const float* up_bias, const float* down_bias, Activation activation, float* out) {
-  const Matrix& gate = w[MatrixRole::kGate];
-  Project(h, {{gate, a.gate, gate_bias}, {w[MatrixRole::kUp], a.up, up_bias}});
-  const auto combine =
-      activation == Activation::kSilu ? exec_.ops().silu_mul : exec_.ops().gelu_tanh_mul;
-  const uint32_t n = gate.rows;
-  exec_.For(t.rows, 4, [&](uint32_t begin, uint32_t end) {
-    for (uint64_t i = begin; i < end; ++i) combine(a.gate + i * n, a.up + i * n, n, a.gate + i * n);
-  });
-  Project(a.gate, {{w[MatrixRole::kDown], out, down_bias}});
+    });
+  } else {
+    // A row attends to the rows before it: all are stored first.
+    exec_.For(t.rows, kRowGrain, [&](uint32_t begin, uint32_t end) {
+      for (uint64_t row = begin; row < end; ++row) {
+        for (uint32_t head = 0; head < kv_heads; ++head) ReadyHead(w, steps, row, head);
+      }
+    });
+    exec_.For(t.rows * kv_heads, 1, [&](uint32_t begin, uint32_t end) {
+      for (uint32_t part = begin; part < end; ++part) attend(part / kv_heads, part % kv_heads);
+    });
+  }
+  if (fits || format == ActFormat::kF32)
+    return {a.mixed, cols, t.rows, cols, &a.act, 0, FormatBit(format)};
+  return exec_.Quantize(a.act, a.mixed, cols, t.rows, cols, FormatBit(format));
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Multi-head latent attention in absorbed form (docs/architectures.md, deepseek_v2): h -> a.tmp.
+// Multi-head latent attention in absorbed form (docs/architectures.md, deepseek_v2).
 //
 // The cache holds one row per token, [latent | rotated rope key], shared by all heads: attention
 // runs in the latent space with the queries multiplied by the key up-projection and the result by
@@ -29,7 +29,8 @@ void ProjectPerHead(Forward& f, const Matrix& w, uint32_t heads, const float* x,
     args.type = w.type;
     args.out = out + head * out_head;
     args.out_stride = out_row;
-    args.x = f.exec().Prepare(format, x + head * x_head, x_row, f.t.rows, w.cols, f.a.act);
+    args.x = f.exec().View(format, f.exec().Quantize(f.a.act, x + head * x_head, x_row, f.t.rows,
+                                                     w.cols, FormatBit(format)));
     jobs[n++] = {args, rows_h};
     // Quantised inputs share one buffer, so those heads run one at a time; float inputs are
     // batched.
@@ -48,22 +49,26 @@ void LatentAttention(Forward& f, const LayerWeights& w) {
   const uint32_t heads = f.c.heads[w.layer], dim_q = m.nope_dim + m.rope_dim,
                  dim_k = m.kv_rank + m.rope_dim;
   const uint64_t rows = f.t.rows;
-  if (w[MatrixRole::kMlaQa]) {
+  const MatrixRole query = w[MatrixRole::kMlaQa] ? MatrixRole::kMlaQa : MatrixRole::kQ;
+  const Operand h = f.Normed(w, VectorRole::kAttnNorm, {query, MatrixRole::kMlaKvA});
+  if (query == MatrixRole::kMlaQa) {
     float* low = a.aux;
-    f.Project(a.h, {{w[MatrixRole::kMlaQa], low}, {w[MatrixRole::kMlaKvA], a.k}});
+    f.Project(h, {{w[MatrixRole::kMlaQa], low}, {w[MatrixRole::kMlaKvA], a.k}});
     f.Norm(low, w[VectorRole::kMlaQaNorm], low, m.q_rank, kInnerEps);
     f.Project(low, {{w[MatrixRole::kMlaQb], a.q}});
   } else {
-    f.Project(a.h, {{w[MatrixRole::kQ], a.q}, {w[MatrixRole::kMlaKvA], a.k}});
+    f.Project(h, {{w[MatrixRole::kQ], a.q}, {w[MatrixRole::kMlaKvA], a.k}});
   }
-  for (uint64_t i = 0; i < rows; ++i) {
-    f.exec().ops().rms_norm(a.k + i * dim_k, w[VectorRole::kMlaKvANorm], kInnerEps, m.kv_rank,
-                            a.k + i * dim_k);
-  }
-  // The rope part lies behind the plain part of each head.
-  f.Rope(a.q + m.nope_dim, heads, dim_q, w.layer);
-  f.Rope(a.k + m.kv_rank, 1, dim_k, w.layer);
-  f.StoreKv(w.layer, a.k, nullptr, 1);
+  f.exec().For(f.t.rows, 4, [&](uint32_t begin, uint32_t end) {
+    for (uint64_t i = begin; i < end; ++i) {
+      float* k = a.k + i * dim_k;
+      f.exec().ops().rms_norm(k, w[VectorRole::kMlaKvANorm], kInnerEps, m.kv_rank, k);
+      // The rope part lies behind the plain part of each head.
+      f.RopeRow(i, a.q + i * heads * dim_q + m.nope_dim, heads, dim_q, w.layer);
+      f.RopeRow(i, k + m.kv_rank, 1, dim_k, w.layer);
+      f.StoreLatent(i, w.layer, k);
+    }
+  });
 
   float* latent_q = a.aux;                           // [T][H][rank + rope]
   float* latent_out = a.aux + rows * heads * dim_k;  // [T][H][rank]
@@ -72,11 +77,24 @@ void LatentAttention(Forward& f, const LayerWeights& w) {
   for (uint64_t i = 0; i < rows * heads; ++i) {
     std::copy_n(a.q + i * dim_q + m.nope_dim, m.rope_dim, latent_q + i * dim_k + m.kv_rank);
   }
-  f.AttendHeads(w.layer, latent_q, uint64_t{heads} * dim_k, dim_k, heads, 1, nullptr, latent_out,
-                uint64_t{heads} * m.kv_rank, m.kv_rank);
+  const Forward::Heads latent{w.layer,
+                              heads,
+                              1,
+                              dim_k,
+                              m.kv_rank,
+                              latent_q,
+                              uint64_t{heads} * dim_k,
+                              nullptr,
+                              latent_out,
+                              uint64_t{heads} * m.kv_rank};
+  f.exec().For(f.t.rows, 1, [&](uint32_t begin, uint32_t end) {
+    for (uint64_t i = begin; i < end; ++i) f.AttendHead(latent, i, 0);
+  });
   ProjectPerHead(f, w[MatrixRole::kMlaVB], heads, latent_out, m.kv_rank,
                  uint64_t{heads} * m.kv_rank, a.mixed, m.value_dim, uint64_t{heads} * m.value_dim);
-  f.Project(a.mixed, {{w[MatrixRole::kO], a.tmp}});
+  const Matrix& o = w[MatrixRole::kO];
+  const uint32_t formats = FormatBit(f.exec().FormatFor(o.type));
+  f.AddProjected(f.exec().Quantize(a.act, a.mixed, o.cols, f.t.rows, o.cols, formats), o);
 }
 
 }  // namespace sluice

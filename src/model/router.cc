@@ -118,58 +118,54 @@ void SortById(uint32_t k, const uint32_t* index, const float* weight, uint16_t* 
   }
 }
 
-void SharedExpert(Forward& f, const LayerWeights& w, float* out) {
-  Activations& a = f.a;
-  const MoeConfig& m = f.c.moe;
-  if (m.shared_ff == 0) {
-    std::fill(out, out + uint64_t{f.t.rows} * f.c.hidden, 0.0f);
+void SharedExpert(Forward& f, const LayerWeights& w, const Operand& h, float* out) {
+  const uint32_t hidden = f.c.hidden;
+  if (f.c.moe.shared_ff == 0) {
+    std::fill(out, out + uint64_t{f.t.rows} * hidden, 0.0f);
     return;
   }
-  const Matrix& gate = w[MatrixRole::kSharedGate];
-  f.Project(a.h, {{gate, a.gate}, {w[MatrixRole::kSharedUp], a.up}});
-  const uint32_t n = gate.rows;
-  for (uint64_t i = 0; i < f.t.rows; ++i) {
-    f.exec().ops().silu_mul(a.gate + i * n, a.up + i * n, n, a.gate + i * n);
-  }
-  f.Project(a.gate, {{w[MatrixRole::kSharedDown], out}});
+  const Matrix& down = w[MatrixRole::kSharedDown];
+  f.Project(f.Gated(h, {w[MatrixRole::kSharedGate], w[MatrixRole::kSharedUp], down}, Glu::kSilu),
+            {{down, out}});
   const float* scale = w[VectorRole::kSharedExpertGate];
   if (scale == nullptr) return;
-  for (uint64_t i = 0; i < f.t.rows; ++i) {
-    const float* h = a.h + i * f.c.hidden;
-    float sum = 0;
-    for (uint32_t j = 0; j < f.c.hidden; ++j) sum += scale[j] * h[j];
-    const float g = 1 / (1 + std::exp(-sum));
-    for (uint32_t j = 0; j < f.c.hidden; ++j) out[i * f.c.hidden + j] *= g;
+  f.exec().For(f.t.rows, 4, [&](uint32_t begin, uint32_t end) {
+    for (uint64_t i = begin; i < end; ++i) {
+      const float* x = h.f32 + i * h.stride;
+      float sum = 0;
+      for (uint32_t j = 0; j < hidden; ++j) sum += scale[j] * x[j];
+      const float g = 1 / (1 + std::exp(-sum));
+      for (uint32_t j = 0; j < hidden; ++j) out[i * hidden + j] *= g;
+    }
+  });
+}
+
+// The layer's normed input, kept for the experts in every format their weights ask for; the router
+// and the shared expert read it there too.
+Operand KeepInput(Forward& f, const LayerWeights& w) {
+  const MoeRows& rows = *f.moe();
+  const uint64_t first = f.t.first_row;
+  uint32_t formats =
+      f.Formats(w, {MatrixRole::kRouter, MatrixRole::kSharedGate, MatrixRole::kSharedUp});
+  for (ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
+    if (rows.in_act.part(format).q != nullptr) formats |= FormatBit(format);
   }
+  const bool kept = rows.in != nullptr;
+  if (kept || w[VectorRole::kSharedExpertGate] != nullptr) formats |= FormatBit(ActFormat::kF32);
+  return f.Normed(w[VectorRole::kFfnNorm], formats, kept ? rows.in + first * f.c.hidden : f.a.h,
+                  rows.in_act, first);
 }
 
 }  // namespace
-
-// Keeps the layer's input for the experts, in every format their weights ask for.
-static void KeepInput(Forward& f) {
-  MoeRows& rows = *f.moe();
-  const uint64_t first = f.t.first_row;
-  const uint32_t hidden = f.c.hidden;
-  if (rows.in != nullptr) {
-    std::copy(f.a.h, f.a.h + uint64_t{f.t.rows} * hidden, rows.in + first * hidden);
-  }
-  for (ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
-    if (rows.in_act.part(format).q == nullptr) continue;
-    f.exec().For(f.t.rows, 4, [&](uint32_t begin, uint32_t end) {
-      for (uint64_t i = begin; i < end; ++i) {
-        f.exec().QuantizeRow(format, f.a.h + i * hidden, hidden, rows.in_act, first + i);
-      }
-    });
-  }
-}
 
 void Route(Forward& f, const LayerWeights& w) {
   const MoeConfig& m = f.c.moe;
   MoeRows& rows = *f.moe();
   const uint64_t first = f.t.first_row;
+  const Operand h = KeepInput(f, w);
   const bool bias_in_logits = m.router_bias && m.scores == RouterScores::kSoftmaxChosen;
-  f.Project(f.a.h, {{w[MatrixRole::kRouter], f.a.router,
-                     bias_in_logits ? w[VectorRole::kRouterBias] : nullptr}});
+  f.Project(h, {{w[MatrixRole::kRouter], f.a.router,
+                 bias_in_logits ? w[VectorRole::kRouterBias] : nullptr}});
   const float* choice_bias = bias_in_logits ? nullptr : w[VectorRole::kRouterBias];
   f.exec().For(f.t.rows, 8, [&](uint32_t begin, uint32_t end) {
     std::array<uint32_t, limits::kExpertsUsedMax> index;
@@ -181,8 +177,7 @@ void Route(Forward& f, const LayerWeights& w) {
                rows.weight + (first + i) * m.used);
     }
   });
-  KeepInput(f);
-  SharedExpert(f, w, rows.out + first * f.c.hidden);
+  SharedExpert(f, w, h, rows.out + first * f.c.hidden);
 }
 
 }  // namespace sluice

@@ -37,7 +37,7 @@ Widths WidthsOf(const ModelConfig& c) {
   w.ff = std::max(c.ff, c.moe.shared_ff);
   for (uint32_t ff : c.layer_ff) w.ff = std::max(w.ff, ff);
   w.router = c.moe.experts;
-  w.act_cols = std::max({w.hidden, w.mixed, w.ff, w.aux});
+  w.act_cols = std::max({w.hidden, w.mixed, w.aux});
   return w;
 }
 
@@ -62,7 +62,8 @@ void ForEachBuffer(const Widths& w, Activations* a, Visit visit) {
 }  // namespace
 
 uint64_t Activations::Bytes(const Widths& w, uint32_t tile, uint32_t formats) {
-  uint64_t bytes = ActBuffer::Bytes(tile, w.act_cols, formats);
+  uint64_t bytes =
+      ActBuffer::Bytes(tile, w.act_cols, formats) + ActBuffer::Bytes(tile, w.ff, formats);
   Activations none;
   ForEachBuffer(w, &none, [&](float**, uint32_t width) {
     bytes += AlignUp(uint64_t{tile} * width * 4, 64) + 64;
@@ -76,6 +77,7 @@ Activations Activations::Place(Arena* arena, const Widths& w, uint32_t tile, uin
     *p = arena->TakeArray<float>(uint64_t{tile} * width);
   });
   a.act = ActBuffer::Place(arena, tile, w.act_cols, formats);
+  a.gated_act = ActBuffer::Place(arena, tile, w.ff, formats);
   return a;
 }
 

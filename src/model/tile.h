@@ -24,7 +24,7 @@ struct SequenceView {
 struct Widths {
   uint32_t hidden = 0, q = 0, k = 0, v = 0, mixed = 0 /* mixer output before its projection */;
   uint32_t ff = 0 /* widest MLP */, router = 0, conv = 0, aux = 0 /* gates, latents */,
-           act_cols = 0 /* widest input */;
+           act_cols = 0 /* widest other input */;
 };
 Widths WidthsOf(const ModelConfig& config);
 
@@ -41,6 +41,7 @@ struct Activations {
   float* conv = nullptr;    // [T][conv] DeltaNet channels after the convolution
   float* aux = nullptr;     // [T][aux]
   ActBuffer act;            // [T][act_cols] quantised input of the projection at hand
+  ActBuffer gated_act;      // [T][ff] the gated unit, quantised while `act` is still read
 
   static uint64_t Bytes(const Widths& w, uint32_t tile, uint32_t formats);
   static Activations Place(Arena* arena, const Widths& w, uint32_t tile, uint32_t formats);

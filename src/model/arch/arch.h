@@ -1,9 +1,9 @@
 // The architecture pages: one small file each, found by the config's arch.
 //
-// Contract: a page is two functions over a tile. mix is the token mixer with its residual; feed is
-// the MLP with its residual, or, in a routed layer, everything up to the experts (Route), after
-// which the runtime runs the experts and calls Finish. Pages hold no state, no offsets, no I/O and
-// no threads.
+// Contract: a page is two functions over a tile, called one after the other. mix is the token mixer
+// with its residual (which may be left in a.tmp for feed's norm to add); feed is the MLP with its
+// residual, or, in a routed layer, everything up to the experts (Route), after which the runtime
+// runs the experts and adds their output. Pages hold no state, no offsets, no I/O and no threads.
 #pragma once
 
 #include "model/forward.h"

@@ -4,23 +4,17 @@
 namespace sluice {
 namespace {
 
+using M = MatrixRole;
 using V = VectorRole;
 
-void Mix(Forward& f, const LayerWeights& w) {
-  f.Norm(f.t.x, w[V::kAttnNorm], f.a.h);
-  LatentAttention(f, w);
-  f.AddResidual(f.a.tmp);
-}
-
 void Feed(Forward& f, const LayerWeights& w) {
-  f.Norm(f.t.x, w[V::kFfnNorm], f.a.h);
   if (f.c.IsMoeLayer(w.layer)) return Route(f, w);
-  f.Mlp(f.a.h, w, nullptr, nullptr, nullptr, Forward::Activation::kSilu, f.a.tmp);
-  f.AddResidual(f.a.tmp);
+  const Operand h = f.Normed(w, V::kFfnNorm, {M::kGate, M::kUp});
+  f.AddProjected(f.Gated(h, w, Glu::kSilu), w[M::kDown]);
 }
 
 }  // namespace
 
-const ArchPage kDeepseek2Page = {Mix, Feed};
+const ArchPage kDeepseek2Page = {LatentAttention, Feed};
 
 }  // namespace sluice

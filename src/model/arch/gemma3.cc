@@ -8,28 +8,21 @@ namespace {
 using M = MatrixRole;
 using V = VectorRole;
 
-// x += norm_post(O attention(rope(norm_q(Q h)), rope(norm_k(K h)), V h)),  h = norm(x)
+// tmp = O attention(rope(norm_q(Q h)), rope(norm_k(K h)), V h),  h = norm(x)
 void Mix(Forward& f, const LayerWeights& w) {
   Activations& a = f.a;
-  const uint32_t heads = f.c.heads[w.layer], kv_heads = f.c.kv_heads[w.layer], d = f.c.head_dim;
-  f.Norm(f.t.x, w[V::kAttnNorm], a.h);
-  f.Project(a.h, {{w[M::kQ], a.q}, {w[M::kK], a.k}, {w[M::kV], a.v}});
-  f.HeadNorm(a.q, heads, d, w[V::kQNorm]);
-  f.HeadNorm(a.k, kv_heads, d, w[V::kKNorm]);
-  f.Rope(a.q, heads, d, w.layer);
-  f.Rope(a.k, kv_heads, d, w.layer);
-  f.Attend(w);
-  f.Project(a.mixed, {{w[M::kO], a.tmp}});
-  f.Norm(a.tmp, w[V::kPostAttnNorm], a.tmp);
-  f.AddResidual(a.tmp);
+  const Operand h = f.Normed(w, V::kAttnNorm, {M::kQ, M::kK, M::kV});
+  f.Project(h, {{w[M::kQ], a.q}, {w[M::kK], a.k}, {w[M::kV], a.v}});
+  f.Project(f.Attend(w, {w[V::kQNorm], w[V::kKNorm]}), {{w[M::kO], a.tmp}});
 }
 
-// x += norm_post(down(gelu(gate h) * up h)),  h = norm_pre(x)
+// x += norm_post(tmp);  x += norm_post(down(gelu(gate h) * up h)),  h = norm_pre(x)
 void Feed(Forward& f, const LayerWeights& w) {
-  f.Norm(f.t.x, w[V::kFfnNorm], f.a.h);
-  f.Mlp(f.a.h, w, nullptr, nullptr, nullptr, Forward::Activation::kGeluTanh, f.a.tmp);
-  f.Norm(f.a.tmp, w[V::kPostFfnNorm], f.a.tmp);
-  f.AddResidual(f.a.tmp);
+  float* tmp = f.a.tmp;
+  const Operand h =
+      f.Normed(w, V::kFfnNorm, {M::kGate, M::kUp}, Residual{tmp, w[V::kPostAttnNorm]});
+  f.Project(f.Gated(h, w, Glu::kGeluTanh), {{w[M::kDown], tmp}});
+  f.AddResidual({tmp, w[V::kPostFfnNorm]});
 }
 
 }  // namespace

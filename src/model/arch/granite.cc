@@ -10,20 +10,15 @@ using V = VectorRole;
 
 void Mix(Forward& f, const LayerWeights& w) {
   Activations& a = f.a;
-  f.Norm(f.t.x, w[V::kAttnNorm], a.h);
-  f.Project(a.h, {{w[M::kQ], a.q}, {w[M::kK], a.k}, {w[M::kV], a.v}});
-  f.Rope(a.q, f.c.heads[w.layer], f.c.head_dim, w.layer);
-  f.Rope(a.k, f.c.kv_heads[w.layer], f.c.head_dim, w.layer);
-  f.Attend(w);
-  f.Project(a.mixed, {{w[M::kO], a.tmp}});
-  f.AddResidual(a.tmp, f.c.residual_scale);
+  const Operand h = f.Normed(w, V::kAttnNorm, {M::kQ, M::kK, M::kV});
+  f.Project(h, {{w[M::kQ], a.q}, {w[M::kK], a.k}, {w[M::kV], a.v}});
+  f.AddProjected(f.Attend(w), w[M::kO], nullptr, f.c.residual_scale);
 }
 
 void Feed(Forward& f, const LayerWeights& w) {
-  f.Norm(f.t.x, w[V::kFfnNorm], f.a.h);
   if (f.c.IsMoeLayer(w.layer)) return Route(f, w);
-  f.Mlp(f.a.h, w, nullptr, nullptr, nullptr, Forward::Activation::kSilu, f.a.tmp);
-  f.AddResidual(f.a.tmp, f.c.residual_scale);
+  const Operand h = f.Normed(w, V::kFfnNorm, {M::kGate, M::kUp});
+  f.AddProjected(f.Gated(h, w, Glu::kSilu), w[M::kDown], nullptr, f.c.residual_scale);
 }
 
 }  // namespace

@@ -22,35 +22,21 @@ void SplitGate(Forward& f, uint32_t heads) {
 
 void GatedAttention(Forward& f, const LayerWeights& w) {
   Activations& a = f.a;
-  const uint32_t heads = f.c.heads[w.layer], kv_heads = f.c.kv_heads[w.layer], d = f.c.head_dim;
-  f.Project(a.h, {{w[M::kQ], a.q}, {w[M::kK], a.k}, {w[M::kV], a.v}});
-  SplitGate(f, heads);
-  f.HeadNorm(a.q, heads, d, w[V::kQNorm]);
-  f.HeadNorm(a.k, kv_heads, d, w[V::kKNorm]);
-  f.Rope(a.q, heads, d, w.layer);
-  f.Rope(a.k, kv_heads, d, w.layer);
-  f.Attend(w);
-  for (uint64_t i = 0; i < f.t.rows; ++i) {
-    f.exec().ops().mul_sigmoid(a.aux + i * heads * d, heads * d, a.mixed + i * heads * d);
-  }
-  f.Project(a.mixed, {{w[M::kO], a.tmp}});
+  const Operand h = f.Normed(w, V::kAttnNorm, {M::kQ, M::kK, M::kV});
+  f.Project(h, {{w[M::kQ], a.q}, {w[M::kK], a.k}, {w[M::kV], a.v}});
+  SplitGate(f, f.c.heads[w.layer]);
+  f.AddProjected(f.Attend(w, {w[V::kQNorm], w[V::kKNorm], a.aux}), w[M::kO]);
 }
 
 void Mix(Forward& f, const LayerWeights& w) {
-  f.Norm(f.t.x, w[V::kAttnNorm], f.a.h);
-  if (f.c.kinds[w.layer] == LayerKind::kDeltaNet) {
-    DeltaNetMix(f, w);
-  } else {
-    GatedAttention(f, w);
-  }
-  f.AddResidual(f.a.tmp);
+  if (f.c.kinds[w.layer] == LayerKind::kDeltaNet) return DeltaNetMix(f, w);
+  GatedAttention(f, w);
 }
 
 void Feed(Forward& f, const LayerWeights& w) {
-  f.Norm(f.t.x, w[V::kFfnNorm], f.a.h);
   if (f.c.IsMoeLayer(w.layer)) return Route(f, w);
-  f.Mlp(f.a.h, w, nullptr, nullptr, nullptr, Forward::Activation::kSilu, f.a.tmp);
-  f.AddResidual(f.a.tmp);
+  const Operand h = f.Normed(w, V::kFfnNorm, {M::kGate, M::kUp});
+  f.AddProjected(f.Gated(h, w, Glu::kSilu), w[M::kDown]);
 }
 
 }  // namespace
