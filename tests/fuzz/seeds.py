@@ -14,6 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SEED_BYTES_MAX = 64 * 1024
+TEMPLATE_BYTES_MAX = 8 * 1024  # longer ones are rendered too slowly to be varied
 
 
 def found(pattern):
@@ -93,7 +94,47 @@ def prefix_entry_seeds():
         yield (header + body).ljust(4096, b"\0")
 
 
+def template_seeds():
+    """Published templates with a conversation each, and the short ones of the feature tests."""
+    for path in found("*.json"):
+        golden = json.loads(path.read_text()) if path.stat().st_size <= SEED_BYTES_MAX else None
+        if not isinstance(golden, dict) or not isinstance(golden.get("cases"), list):
+            continue
+        for case in golden["cases"]:
+            template, messages = case.get("template", golden.get("template")), case.get("messages")
+            if isinstance(template, str) and len(template) <= TEMPLATE_BYTES_MAX:
+                yield template.encode() + (b"\0" + json.dumps(messages).encode() if messages else b"")
+
+
+def text_seeds():
+    """The texts of the tokenizer goldens; the first byte says where markup ends and text begins."""
+    for path in found("*.json*"):
+        if "tok" not in path.as_posix().replace("tests/fixtures", ""):
+            continue
+        lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+        for case in (case for line in lines for case in cases_of(json.loads(line))):
+            text = case.get("text", case.get("t"))
+            if isinstance(text, str) and len(text) <= 1024:
+                yield b"\x80" + text.encode("utf-8", "surrogatepass")
+
+
+def cases_of(golden):
+    cases = golden.get("cases", [golden]) if isinstance(golden, dict) else []
+    return [case for case in cases if isinstance(case, dict)]
+
+
+def tokenizer_json_seeds():
+    for path in found("tokenizer.json"):
+        yield path.read_bytes()[:SEED_BYTES_MAX]
+    for path in found("tok_structures.jsonl"):
+        for line in path.read_text().splitlines():
+            yield json.dumps(json.loads(line)["tokenizer"], separators=(",", ":")).encode()
+
+
 SEEDS = {
+    "fuzz_template": template_seeds,
+    "fuzz_tokenizer": text_seeds,
+    "fuzz_tokenizer_json": tokenizer_json_seeds,
     "fuzz_prefix_entry": prefix_entry_seeds,
     "fuzz_gguf": gguf_seeds,
     "fuzz_safetensors": safetensors_seeds,
