@@ -26,6 +26,9 @@ class WideLeaves : public ::testing::TestWithParam<const char*> {
 TEST_P(WideLeaves, AreItsOwn) {
   EXPECT_NE(wide_->matmul, narrow_->matmul);
   EXPECT_NE(wide_->quantize, narrow_->quantize);
+  EXPECT_NE(wide_->quantize_row, narrow_->quantize_row);
+  EXPECT_NE(wide_->norm_row, narrow_->norm_row);
+  EXPECT_NE(wide_->glu_row, narrow_->glu_row);
   EXPECT_NE(wide_->rms_norm, narrow_->rms_norm);
   EXPECT_NE(wide_->rope, narrow_->rope);
   EXPECT_NE(wide_->silu_mul, narrow_->silu_mul);

@@ -9,6 +9,9 @@
 namespace sluice::avx512 {
 
 void Quantize(ActFormat format, const float* x, uint32_t n, int8_t* q, float* scale, int16_t* sums);
+void QuantizeRow(const float* x, uint32_t n, const ActOut& out);
+void NormRow(const NormArgs& args);
+void GluRow(const GluArgs& args);
 
 void RmsNorm(const float* x, const float* w, float eps, uint32_t n, float* y);
 void Rope(float* x, uint32_t n_heads, uint32_t head_dim, uint32_t dims, bool adjacent,
@@ -32,6 +35,9 @@ void ConvStep(const float* w, uint32_t kernel, const float* x, float* state, uin
 consteval Ops TableOf(const char* isa, decltype(Ops::matmul) matmul) {
   Ops ops = avx2::TableOf(isa, matmul);
   ops.quantize = Quantize;
+  ops.quantize_row = QuantizeRow;
+  ops.norm_row = NormRow;
+  ops.glu_row = GluRow;
   ops.rms_norm = RmsNorm;
   ops.rope = Rope;
   ops.silu_mul = SiluMul;
