@@ -101,30 +101,18 @@ void RopeOf(float* x, uint32_t n_heads, uint32_t head_dim, uint32_t dims, bool a
 
 template <class V>
 void SiluMulOf(const float* gate, const float* up, uint32_t n, float* y) {
-  Map<V>(gate, up, n, y, [](auto g, auto u) { return V::Mul(V::Mul(g, SigmoidOf<V>(g)), u); });
+  Map<V>(gate, up, n, y, [](auto g, auto u) { return SiluOf<V>(g, u); });
 }
 
-// 0.5 (1 + tanh u) = sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <class V>
 void GeluTanhMulOf(const float* gate, const float* up, uint32_t n, float* y) {
-  Map<V>(gate, up, n, y, [](auto x, auto u) {
-    const typename V::Vec cube = V::Mul(V::Mul(x, x), x);
-    const typename V::Vec inner = V::Fma(cube, V::Same(0.044715f), x);
-    const typename V::Vec twice = V::Mul(inner, V::Same(2 * 0.7978845608028654f));
-    return V::Mul(V::Mul(x, SigmoidOf<V>(twice)), u);
-  });
+  Map<V>(gate, up, n, y, [](auto g, auto u) { return GeluTanhOf<V>(g, u); });
 }
 
 template <class V>
 void SwigluClampedMulOf(const float* gate, const float* up, float limit, float alpha, uint32_t n,
                         float* y) {
-  const typename V::Vec most = V::Same(limit), least = V::Same(-limit);
-  Map<V>(gate, up, n, y, [=](auto g, auto u) {
-    g = V::Min(most, g);
-    u = V::Max(least, V::Min(most, u));
-    const typename V::Vec s = SigmoidOf<V>(V::Mul(V::Same(alpha), g));
-    return V::Mul(V::Mul(g, s), V::Add(u, V::Same(1.0f)));
-  });
+  Map<V>(gate, up, n, y, [=](auto g, auto u) { return SwigluClampedOf<V>(g, u, limit, alpha); });
 }
 
 template <class V>

@@ -155,30 +155,6 @@ void NormRowOf(const NormArgs& a) {
                  [=](uint32_t i) { return V::Mul(V::Mul(V::Load(x + i), s), V::Load(w + i)); });
 }
 
-template <class V>
-inline typename V::Vec SiluOf(typename V::Vec g, typename V::Vec u) {
-  return V::Mul(V::Mul(g, SigmoidOf<V>(g)), u);
-}
-
-// 0.5 (1 + tanh t) = sigmoid(2 t), t = sqrt(2 / pi) (x + 0.044715 x^3).
-template <class V>
-inline typename V::Vec GeluTanhOf(typename V::Vec x, typename V::Vec u) {
-  const auto cube = V::Mul(V::Mul(x, x), x);
-  const auto inner = V::Fma(cube, V::Same(0.044715f), x);
-  const auto twice = V::Mul(inner, V::Same(2 * 0.7978845608028654f));
-  return V::Mul(V::Mul(x, SigmoidOf<V>(twice)), u);
-}
-
-template <class V>
-inline typename V::Vec SwigluClampedOf(typename V::Vec g, typename V::Vec u, float limit,
-                                       float alpha) {
-  const auto most = V::Same(limit), least = V::Same(-limit);
-  g = V::Min(most, g);
-  u = V::Max(least, V::Min(most, u));
-  const auto s = SigmoidOf<V>(V::Mul(V::Same(alpha), g));
-  return V::Mul(V::Mul(g, s), V::Add(u, V::Same(1.0f)));
-}
-
 template <class Q, auto kSiluMul, auto kGeluTanhMul, auto kSwigluClampedMul>
 void GluRowOf(const GluArgs& a) {
   using V = typename Q::V;
