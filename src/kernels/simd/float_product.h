@@ -16,14 +16,6 @@ constexpr uint32_t kOneTokenRows = 8, kFloatRows = 4;  // of the register tiles
 constexpr uint32_t kFloatTokens = 48;  // accumulators on the stack: 6 KiB, or 12 of 16 lanes
 constexpr uint32_t kChunk = 256;       // elements decoded at a time; a multiple of every block
 
-template <class V, uint32_t kRows>
-void StoreFolded(const MatmulArgs& args, uint64_t token, const RowTile& rows,
-                 const typename V::Vec* acc) {
-  float sums[kRows];
-  for (uint32_t i = 0; i < kRows; ++i) sums[i] = V::Sum(acc[i]);
-  StoreSums<kRows>(args, token, rows, sums);
-}
-
 // The first n < kLanes elements, then zeros.
 template <class V, template <class> class Row>
 typename V::Vec LoadTail(const uint8_t* p, uint32_t n) {
@@ -45,8 +37,9 @@ void OneToken(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   for (uint32_t tile = 0; tile < tiles.count; ++tile) {
     const RowTile rows = TileAt<kOneTokenRows>(args, tiles, tile);
     const uint8_t* w = rows.base;
-    typename V::Vec acc[kOneTokenRows];
-    for (typename V::Vec& sum : acc) sum = V::Zero();
+    typename V::Vec acc[kOneTokenRows];  // in registers: unrolled wherever it is touched
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < kOneTokenRows; ++i) acc[i] = V::Zero();
     uint32_t c = 0;
     for (; c + V::kLanes <= cols; c += V::kLanes, w += V::kLanes * Row<V>::kBytes) {
       const typename V::Vec xs = V::Load(x + c);
@@ -57,11 +50,15 @@ void OneToken(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
     }
     if (c < cols) {
       const typename V::Vec xs = LoadTail<V>(x + c, cols - c);
+#pragma GCC unroll 8
       for (uint32_t i = 0; i < kOneTokenRows; ++i) {
         acc[i] = V::Fma(LoadTail<V, Row>(w + i * rows.stride, cols - c), xs, acc[i]);
       }
     }
-    StoreFolded<V, kOneTokenRows>(args, 0, rows, acc);
+    float sums[kOneTokenRows];
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < kOneTokenRows; ++i) sums[i] = V::Sum(acc[i]);
+    StoreSums<kOneTokenRows>(args, 0, rows, sums);
   }
 }
 
@@ -69,6 +66,7 @@ void OneToken(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
 template <class V, template <class> class Row>
 void Convert(const uint8_t* p, float* out, uint32_t n) {
   uint32_t i = 0;
+#pragma GCC unroll 4
   for (; i + V::kLanes <= n; i += V::kLanes) V::Store(out + i, Row<V>::At(p, i));
   if (i < n) V::Store(out + i, LoadTail<V, Row>(p + uint64_t{i} * Row<V>::kBytes, n - i));
 }
@@ -92,7 +90,9 @@ template <class V, uint32_t kTokens>
 void FloatBlock(const float (*w)[kChunk], const float* x, uint64_t x_stride, uint32_t n,
                 typename V::Vec* acc) {
   typename V::Vec sum[kTokens][kFloatRows];
+#pragma GCC unroll 6
   for (uint32_t t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
     for (uint32_t i = 0; i < kFloatRows; ++i) sum[t][i] = acc[t * kFloatRows + i];
   }
   uint32_t c = 0;
@@ -108,14 +108,18 @@ void FloatBlock(const float (*w)[kChunk], const float* x, uint64_t x_stride, uin
     }
   }
   if (c < n) {
+#pragma GCC unroll 4
     for (uint32_t i = 0; i < kFloatRows; ++i) {
       const typename V::Vec ws = V::Load(w[i] + c);  // padded
+#pragma GCC unroll 6
       for (uint32_t t = 0; t < kTokens; ++t) {
         sum[t][i] = V::Fma(ws, LoadTail<V>(x + t * x_stride + c, n - c), sum[t][i]);
       }
     }
   }
+#pragma GCC unroll 6
   for (uint32_t t = 0; t < kTokens; ++t) {
+#pragma GCC unroll 4
     for (uint32_t i = 0; i < kFloatRows; ++i) acc[t * kFloatRows + i] = sum[t][i];
   }
 }
@@ -143,7 +147,9 @@ void FloatTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const Ro
     }
   }
   for (uint32_t t = 0; t < tokens; ++t) {
-    StoreFolded<V, kFloatRows>(args, token + t, rows, acc + t * kFloatRows);
+    float sums[kFloatRows];
+    for (uint32_t i = 0; i < kFloatRows; ++i) sums[i] = V::Sum(acc[t * kFloatRows + i]);
+    StoreSums<kFloatRows>(args, token + t, rows, sums);
   }
 }
 
