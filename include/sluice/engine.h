@@ -52,7 +52,9 @@ struct EngineOptions {
   bool probe = false;         // measure disk and memory for the plan's prediction
   std::string route_trace_path, timeline_path;
   RopeOptions rope;
-  // What was computed for the beginning of a text is kept in state_dir/prefix and found again.
+  // What was computed for the beginning of a text is kept in state_dir/prefix and found again. With
+  // no_prefix_store only snapshots of hybrid models are made, in a nameless file of scratch_dir;
+  // with prefix_store_bytes 0 not even those.
   bool no_prefix_store = false;
   uint64_t prefix_store_bytes = uint64_t{4} << 30;
   std::string scratch_dir = "/var/tmp";  // of files without a name, on a disk

@@ -58,6 +58,13 @@ void AddDryBreakers(const TextModel& text, const std::vector<std::string>& break
 
 enum class ContextFull { kStop, kDrop, kSummarise };
 
+// What a session file says of itself.
+struct SessionInfo {
+  std::string model, architecture;  // names, for people
+  uint32_t vocab = 0, turns = 0;
+  bool cut = false;  // the last answer was: Continue goes on with it
+};
+
 // A conversation: renders, finds the common prefix with the timeline, appends only what is new.
 // When the context is full: with kStop it is kContextFull, or finish_reason "context" in the middle
 // of an answer. With kDrop (the default) the oldest turns are left out whole, the system text
@@ -99,6 +106,13 @@ class Chat {
   // On any error nothing changes: kIo for a file that cannot be read, is damaged, cut, foreign or
   // from a newer version; kUsage when it belongs to another model or vocabulary.
   Status Load(const std::string& path, GenerateOptions* options);
+  // While an answer is on its way, it is saved there every `seconds` as one that was cut, and what
+  // was computed goes to the prefix store, so that a process that is killed loses no more than
+  // that.
+  // "": not. A save that fails is one notice.
+  void SetAutosave(const std::string& path, double seconds);
+  // Everything that Load checks but the model, which need not be loaded. Errors as Load.
+  static Result<SessionInfo> Inspect(const std::string& path);
 
  private:
   struct Impl;

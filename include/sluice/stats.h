@@ -15,8 +15,10 @@ struct Stats {
   double load_s = 0, ttft_s = 0;  // open; open + prompt until the first token's logits
   double prefill_s = 0, decode_s = 0;
   double prefill_tok_s = 0, decode_tok_s = 0;
-  uint64_t prompt_tokens = 0, decode_tokens = 0;
-  uint64_t reused_tokens = 0;  // prompt tokens that were already in the state
+  // Tokens that passed through the model: of prompts, and decoded ones. recomputed_tokens did so a
+  // second time (a hybrid's timeline that was cut, from its newest snapshot on).
+  uint64_t prompt_tokens = 0, decode_tokens = 0, recomputed_tokens = 0;
+  uint64_t reused_tokens = 0;  // of prompts, known already: in memory or found on flash; not run
   double hit_rate = 0;         // experts, decode; 1 where nothing streams
   double bytes_per_token = 0;  // read from disk per decoded token
   uint64_t bytes_read = 0;     // since open, load included

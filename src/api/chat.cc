@@ -3,15 +3,20 @@
 #include <nlohmann/json.hpp>
 
 #include "api/chat_core.h"
+#include "api/chat_ids.h"
 #include "api/engine_impl.h"
 #include "api/generate_parts.h"
 #include "api/session_file.h"
 #include "api/session_format.h"
+#include "base/clock.h"
 #include "io/atomic_file.h"
 #include "sluice/generate.h"
 
 namespace sluice {
 namespace {
+
+// Tokens of an answer after which the recurrent state is worth a checkpoint of its own.
+constexpr uint32_t kStateEveryTokens = 1024;
 
 // A summary needs no thoughts: templates that know the switch leave them out.
 RenderOptions WithoutThinking(RenderOptions options) {
@@ -23,6 +28,11 @@ RenderOptions WithoutThinking(RenderOptions options) {
   return options;
 }
 
+Result<SessionFile> ReadSession(const std::string& path) {
+  SLUICE_ASSIGN(const std::string text, ReadSmallFile(path, session_format::kFileBytesMax));
+  return ParseSession({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, path);
+}
+
 }  // namespace
 
 struct Chat::Impl {
@@ -30,6 +40,10 @@ struct Chat::Impl {
   Session* session;
   RenderOptions render;
   ChatCore core;
+  std::string autosave_path;
+  double autosave_s = 0;
+  std::string marked_text;  // what `mark` was computed for
+  uint32_t mark = 0;
 
   // The date of the conversation, once it matters.
   void FixClock() {
@@ -40,10 +54,13 @@ struct Chat::Impl {
                               const Run& run);
   Result<GenerateResult> Greedy(std::span<const TokenId> prompt, int64_t tokens_max,
                                 const std::atomic<bool>* cancel);
+  uint32_t SystemMark(const TextModel& text);
+  ChatCall::TickFn Autosave(const GenerateOptions& options, const ChatCall::NoticeFn& notice);
+  Status Store(const std::string& path, ChatState state, const GenerateOptions& options);
 };
 
 Chat::Chat(Engine* engine, Session* session)
-    : impl_(std::make_unique<Impl>(Impl{engine, session, {}, {}})) {}
+    : impl_(std::make_unique<Impl>(Impl{engine, session, {}, {}, {}, 0, {}, 0})) {}
 Chat::~Chat() = default;
 void Chat::SetSystem(const std::string& text) { impl_->core.SetSystem(text); }
 void Chat::SetContextFull(ContextFull mode) { impl_->core.SetContextFull(mode); }
@@ -78,10 +95,13 @@ Result<GenerateResult> Chat::Impl::Call(const GenerateOptions& options,
   }
   FixClock();
   GenerateParts parts(*engine, options);
-  SessionSource source(session);
+  SessionSource source(session, SystemMark(*text));
   const RenderOptions request = WithoutThinking(render);
   ChatCall call;
-  call.render = [&](const std::string& messages) { return text->RenderIds(messages, render); };
+  call.render = [&](const std::string& messages) -> Result<std::vector<TokenId>> {
+    SLUICE_ASSIGN(std::vector<TokenId> ids, text->RenderIds(messages, render));
+    return KeepKnownIds(text->impl().tokenizer(), core.state().timeline, std::move(ids));
+  };
   call.render_request = [&](const std::string& messages) {
     return text->RenderIds(messages, request);
   };
@@ -91,7 +111,7 @@ Result<GenerateResult> Chat::Impl::Call(const GenerateOptions& options,
   call.summarise = [&](std::span<const TokenId> prompt, int64_t tokens_max) {
     return Greedy(prompt, tokens_max, options.cancel);
   };
-  MarkSystemPrompt(session, core.state().system, render);
+  call.tick = Autosave(options, notice);
   Result<GenerateResult> result = run(call);
   if (result.ok()) {
     session->Mark(session->length());
@@ -112,13 +132,53 @@ Result<GenerateResult> Chat::Continue(const GenerateOptions& options,
                      [&](const ChatCall& call) { return impl_->core.Continue(call); });
 }
 
+uint32_t Chat::Impl::SystemMark(const TextModel& text) {
+  const std::string key = core.state().system + '\0' + render.extra_json + '\0' + render.tools_json;
+  if (key != marked_text) mark = SystemPromptTokens(text, core.state().system, render);
+  marked_text = key;
+  return mark;
+}
+
+// Counted from the question on: after a prompt that took minutes the first token is worth saving.
+ChatCall::TickFn Chat::Impl::Autosave(const GenerateOptions& options,
+                                      const ChatCall::NoticeFn& notice) {
+  if (autosave_path.empty()) return {};
+  struct Kept {
+    double saved_s;
+    uint32_t state_at;
+    bool failed = false;
+  };
+  return [this, options, notice,
+          p = Kept{NowSeconds(), 0}](const std::function<ChatState()>& state) mutable {
+    if (NowSeconds() - p.saved_s < autosave_s) return;
+    const Status status = Store(autosave_path, state(), options);
+    if (!status.ok() && !p.failed && notice)
+      notice("the answer so far is not saved: " + status.ToString());
+    p.failed = !status.ok();
+    if (p.state_at == 0) p.state_at = session->length();
+    const bool with_state = session->length() - p.state_at >= kStateEveryTokens;
+    session->Keep(with_state);
+    if (with_state) p.state_at = session->length();
+    p.saved_s = NowSeconds();  // a slow disk must not get all of the time
+  };
+}
+
+void Chat::SetAutosave(const std::string& path, double seconds) {
+  impl_->autosave_path = path;
+  impl_->autosave_s = seconds;
+}
+
 Status Chat::Save(const std::string& path, const GenerateOptions& options) const {
-  SLUICE_TRY(ValidateSampling(options.sampling, impl_->engine->vocab_size()));
-  impl_->FixClock();
+  return impl_->Store(path, impl_->core.state(), options);
+}
+
+Status Chat::Impl::Store(const std::string& path, ChatState state, const GenerateOptions& options) {
+  SLUICE_TRY(ValidateSampling(options.sampling, engine->vocab_size()));
+  FixClock();
   SessionFile file;
-  SLUICE_ASSIGN(file.identity, impl_->engine->impl().Identity());
-  file.chat = impl_->core.state();
-  file.render = impl_->render;
+  SLUICE_ASSIGN(file.identity, engine->impl().Identity());
+  file.chat = std::move(state);
+  file.render = render;
   file.generate = options;
   const std::vector<uint8_t> bytes = SerializeSession(file);
   if (bytes.size() > session_format::kFileBytesMax) {
@@ -129,10 +189,19 @@ Status Chat::Save(const std::string& path, const GenerateOptions& options) const
   return WriteFileAtomically(path, bytes, 0600);
 }
 
+Result<SessionInfo> Chat::Inspect(const std::string& path) {
+  SLUICE_ASSIGN(const SessionFile file, ReadSession(path));
+  SessionInfo info;
+  info.model = file.identity.name;
+  info.architecture = file.identity.architecture;
+  info.vocab = file.identity.vocab;
+  info.turns = static_cast<uint32_t>(file.chat.turns.size());
+  info.cut = file.chat.cut;
+  return info;
+}
+
 Status Chat::Load(const std::string& path, GenerateOptions* options) {
-  SLUICE_ASSIGN(const std::string text, ReadSmallFile(path, session_format::kFileBytesMax));
-  const ByteSpan bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size());
-  SLUICE_ASSIGN(SessionFile file, ParseSession(bytes, path));
+  SLUICE_ASSIGN(SessionFile file, ReadSession(path));
   SLUICE_ASSIGN(const ModelIdentity here, impl_->engine->impl().Identity());
   SLUICE_TRY(CheckIdentity(file.identity, here, path));
   impl_->core.Restore(std::move(file.chat));

@@ -75,8 +75,7 @@ void ChatCore::Clear() {
 bool ChatCore::Undo() {
   if (state_.turns.empty()) return false;
   state_.turns.pop_back();
-  state_.timeline.clear();
-  state_.answer_at = 0;
+  state_.answer_at = 0;  // the timeline stays: it says how the turns before were spelled
   state_.cut = false;
   return true;
 }
@@ -166,6 +165,11 @@ Result<GenerateResult> ChatCore::Answer(const std::string& user, Fit fit, const 
   const uint32_t capacity = call.source->capacity();
   const size_t resumed = generation->ids().size();
   uint32_t reused = 0;
+  if (call.tick) {
+    generation->SetTick([&] {
+      call.tick([&] { return With(user, fit, generation->text(), generation->ids(), true); });
+    });
+  }
   while (true) {
     std::vector<TokenId> timeline = fit.prompt;
     timeline.insert(timeline.end(), generation->ids().begin(), generation->ids().end());
@@ -196,19 +200,23 @@ Result<GenerateResult> ChatCore::Answer(const std::string& user, Fit fit, const 
   result.prompt_tokens = static_cast<uint32_t>(fit.prompt.size());
   result.dropped_turns = static_cast<uint32_t>(fit.dropped);
   result.summarised_turns = static_cast<uint32_t>(fit.summarised);
-  if (result.finish_reason != "cancelled" || !result.text.empty()) Keep(user, fit, result);
+  if (result.finish_reason != "cancelled" || !result.text.empty())
+    state_ = With(user, fit, result.text, result.ids, WasCut(result.finish_reason));
   return result;
 }
 
-void ChatCore::Keep(const std::string& user, const Fit& fit, const GenerateResult& result) {
-  std::vector<ChatTurn>& turns = state_.turns;
+ChatState ChatCore::With(const std::string& user, const Fit& fit, const std::string& answer,
+                         const std::vector<TokenId>& ids, bool cut) const {
+  ChatState state = state_;
+  std::vector<ChatTurn>& turns = state.turns;
   turns.erase(turns.begin(), turns.begin() + static_cast<std::ptrdiff_t>(fit.first()));
-  turns.push_back({user, result.text});
-  state_.summary = fit.summary;
-  state_.timeline = fit.prompt;
-  state_.timeline.insert(state_.timeline.end(), result.ids.begin(), result.ids.end());
-  state_.answer_at = static_cast<uint32_t>(fit.prompt.size());
-  state_.cut = WasCut(result.finish_reason);
+  turns.push_back({user, answer});
+  state.summary = fit.summary;
+  state.timeline = fit.prompt;
+  state.timeline.insert(state.timeline.end(), ids.begin(), ids.end());
+  state.answer_at = static_cast<uint32_t>(fit.prompt.size());
+  state.cut = cut;
+  return state;
 }
 
 }  // namespace sluice

@@ -26,7 +26,7 @@ struct ChatState {
   std::string summary;  // of turns that are no longer here
   std::vector<ChatTurn> turns;
   ContextFull context_full = ContextFull::kDrop;
-  // Prompt and answer of the last turn as token ids; empty when the turns changed since.
+  // Prompt and answer of the last turn as token ids; after Undo, of the turn that was taken back.
   std::vector<TokenId> timeline;
   uint32_t answer_at = 0;  // where the answer begins in it
   bool cut = false;        // the last answer ended before the model ended it
@@ -41,12 +41,16 @@ struct ChatCall {
   using SummariseFn =
       std::function<Result<GenerateResult>(std::span<const TokenId> prompt, int64_t tokens_max)>;
 
+  // Called after each token of the answer; state() is the conversation as if it ended there, cut.
+  using TickFn = std::function<void(const std::function<ChatState()>& state)>;
+
   RenderFn render;
   RenderFn render_request;  // for the request of a summary; empty: as render
   LogitsSource* source = nullptr;
   Generation* generation = nullptr;
   NoticeFn notice;
   SummariseFn summarise;  // empty: turns are dropped instead
+  TickFn tick;            // may be empty
 };
 
 class ChatCore {
@@ -93,7 +97,9 @@ class ChatCore {
   Result<size_t> ChooseTurns(const Fit& now, const std::string& user, size_t tokens,
                              const ChatCall& call) const;
   Result<GenerateResult> Answer(const std::string& user, Fit fit, const ChatCall& call);
-  void Keep(const std::string& user, const Fit& fit, const GenerateResult& result);
+  // The state with one more turn, the last.
+  ChatState With(const std::string& user, const Fit& fit, const std::string& answer,
+                 const std::vector<TokenId>& ids, bool cut) const;
 
   ChatState state_;
 };

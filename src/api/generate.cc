@@ -5,8 +5,15 @@
 #include <nlohmann/json.hpp>
 
 #include "api/generate_parts.h"
+#include "base/clock.h"
 
 namespace sluice {
+
+namespace {
+
+constexpr double kKeepAfter_s = 5;
+
+}  // namespace
 
 struct Sampler::Impl {
   TokenSampler sampler;
@@ -26,25 +33,39 @@ Result<GenerateResult> Generate(Session* session, std::span<const TokenId> promp
   SessionSource source(session);
   const TokenId bos = parts.text ? parts.text->bos() : -1;
   session->Mark(session->length() + static_cast<uint32_t>(prompt.size()));
+  // A long prompt is worth keeping before its answer is done: the process may be killed meanwhile.
+  const double start_s = NowSeconds();
+  bool kept = false;
+  parts.generation.SetTick([&] {
+    if (kept || NowSeconds() - start_s < kKeepAfter_s) return;
+    session->Keep(/*with_state=*/false);
+    kept = true;
+  });
   Result<GenerateResult> result =
       GenerateFrom(&source, prompt, bos, &parts.generation, options.cancel);
   if (result.ok()) session->Keep(/*with_state=*/false);
   return result;
 }
 
-void MarkSystemPrompt(Session* session, const std::string& system, const RenderOptions& render) {
-  const TextModel* text = session->engine().text();
-  if (text == nullptr || system.empty() || session->length() > 0) return;
+uint32_t SystemPromptTokens(const TextModel& text, const std::string& system,
+                            const RenderOptions& render) {
+  if (system.empty()) return 0;
   const auto ask = [&](const char* question) {
     const nlohmann::json messages = {{{"role", "system"}, {"content", system}},
                                      {{"role", "user"}, {"content", question}}};
-    return text->RenderIds(messages.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                           render);
+    return text.RenderIds(messages.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                          render);
   };
   const Result<std::vector<TokenId>> one = ask("1"), other = ask("One?");
-  if (!one.ok() || !other.ok()) return;  // the question itself will say why
+  if (!one.ok() || !other.ok()) return 0;  // the question itself will say why
   const auto differs = std::mismatch(one->begin(), one->end(), other->begin(), other->end()).first;
-  session->Mark(static_cast<uint32_t>(differs - one->begin()));
+  return static_cast<uint32_t>(differs - one->begin());
+}
+
+void MarkSystemPrompt(Session* session, const std::string& system, const RenderOptions& render) {
+  const TextModel* text = session->engine().text();
+  if (text == nullptr || session->length() > 0) return;
+  session->Mark(SystemPromptTokens(*text, system, render));
 }
 
 }  // namespace sluice

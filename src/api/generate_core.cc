@@ -138,6 +138,7 @@ Status Generation::Run(LogitsSource* source) {
     if (Full()) continue;
     const Status appended = source->Append({&id, 1}, options_.cancel);
     if (!appended.ok() && !cancelled()) return appended;
+    if (appended.ok() && tick_) tick_();
   }
 }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,6 +69,8 @@ class Generation {
   // Before Run: takes up an answer that was cut: its tokens so far and how much of its text was
   // shown. on_text is given what comes after that; max_tokens counts the new tokens.
   void Resume(std::span<const TokenId> ids, size_t shown_bytes);
+  // Called after each token that passed through the model.
+  void SetTick(std::function<void()> tick) { tick_ = std::move(tick); }
   // Generates until an end; kFailed on invalid logits. The source must have logits.
   Status Run(LogitsSource* source);
   // Flushes the text and returns the result. Once.
@@ -77,6 +80,7 @@ class Generation {
   const std::atomic<bool>* cancel() const { return options_.cancel; }
   bool cancelled() const { return options_.cancel != nullptr && options_.cancel->load(); }
   const std::vector<TokenId>& ids() const { return result_.ids; }
+  const std::string& text() const { return result_.text; }  // what was shown, so far
   void MarkCancelled() { result_.finish_reason = "cancelled"; }
 
  private:
@@ -90,6 +94,7 @@ class Generation {
   TokenSampler sampler_;
   StopMatcher matcher_;
   GenerateResult result_;
+  std::function<void()> tick_;
   size_t resumed_ids_ = 0, shown_bytes_ = 0;  // of the answer that was cut
 };
 

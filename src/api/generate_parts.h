@@ -14,7 +14,8 @@ namespace sluice {
 
 class SessionSource final : public LogitsSource {
  public:
-  explicit SessionSource(Session* session) : session_(session) {}
+  // mark: a length at which others will want to begin, if the text that is appended reaches it.
+  explicit SessionSource(Session* session, uint32_t mark = 0) : session_(session), mark_(mark) {}
   Status Append(std::span<const TokenId> ids, const std::atomic<bool>* cancel) override {
     return session_->Append(ids, {}, cancel);
   }
@@ -22,11 +23,21 @@ class SessionSource final : public LogitsSource {
   const std::vector<TokenId>& tokens() const override { return session_->tokens(); }
   uint32_t capacity() const override { return session_->capacity(); }
   uint32_t Rewind(uint32_t n) override { return session_->Rewind(n); }
-  uint32_t Align(std::span<const TokenId> ids) override { return session_->Align(ids); }
+  uint32_t Align(std::span<const TokenId> ids) override {
+    const uint32_t kept = session_->Align(ids);
+    session_->Mark(mark_);  // a cut forgets the marks behind it
+    return kept;
+  }
 
  private:
   Session* session_;
+  uint32_t mark_;
 };
+
+// Where the first question makes a difference; 0 without a system text, or where the template
+// refuses.
+uint32_t SystemPromptTokens(const TextModel& text, const std::string& system,
+                            const RenderOptions& render);
 
 class TokenizerStream final : public TextStream {
  public:

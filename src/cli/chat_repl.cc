@@ -115,6 +115,14 @@ class Repl {
          "\n");
   }
 
+  // --stats: what this answer cost; the table at the end sums up all of them.
+  static void TellTurn(const GenerateResult& result) {
+    Tell(Dim(fmt::format("({} prompt tokens processed, {} were known already; {} answered)",
+                         result.prompt_tokens - result.reused_tokens, result.reused_tokens,
+                         result.ids.size())) +
+         "\n");
+  }
+
   // To the file of --session, if there is one; a failure is told and the chat goes on.
   Status KeepSession() {
     if (settings_.session_path.empty()) return Status();
@@ -135,6 +143,7 @@ class Repl {
     if (!result.ok()) return result.status();
     const Status kept = KeepSession();
     if (!result->text.empty() && !result->text.ends_with('\n')) SLUICE_TRY(Out("\n"));
+    if (settings_.stats) TellTurn(*result);
     if (result->finish_reason == "cancelled") Tell(Dim("(stopped)") + "\n");
     if (result->finish_reason == "length") Tell(Dim("(cut at the token limit)") + "\n");
     if (result->finish_reason == "context") {

@@ -20,15 +20,15 @@ namespace {
 struct Options {
   std::string model;
   std::optional<std::string> ids_file;
-  uint32_t prompt_tokens = 128, decode = 32, repeat = 3, seconds = 20;
+  uint32_t prompt_tokens = 128, decode = 32, repeat = 3, seconds = 20, prefix_tokens = 0, seed = 1;
   bool json = false, kernels = false;
   EngineOptions engine;
 };
 
 // Ids that look like no text at all but are the same on every machine.
-std::vector<TokenId> MadeUpIds(uint32_t count, uint32_t vocab) {
+std::vector<TokenId> MadeUpIds(uint32_t count, uint32_t vocab, uint64_t seed = 1) {
   std::vector<TokenId> ids;
-  uint64_t state = 1;
+  uint64_t state = seed;
   for (uint32_t i = 0; i < count; ++i) {
     state = state * 6364136223846793005ull + 1442695040888963407ull;  // Knuth, MMIX
     ids.push_back(static_cast<TokenId>((state >> 33) % vocab));
@@ -50,11 +50,27 @@ Result<std::vector<TokenId>> PromptIds(const Options& o, uint32_t vocab) {
   return ids;
 }
 
-// One prompt and one greedy answer that ignores end tokens, from an empty timeline.
+// With --prefix-tokens: what all runs begin with, then something that no other run has.
+std::vector<TokenId> PromptOf(const Options& o, std::vector<TokenId> prompt, uint32_t run,
+                              uint32_t vocab) {
+  if (o.prefix_tokens == 0) return prompt;
+  std::vector<TokenId> ids = MadeUpIds(o.prefix_tokens, vocab);
+  for (TokenId id : MadeUpIds(o.prompt_tokens, vocab, (uint64_t{o.seed} << 32) + run + 2))
+    ids.push_back(id);
+  return ids;
+}
+
+// One prompt and one greedy answer that ignores end tokens, from an empty timeline; what others
+// left of a common beginning is found.
 Result<Stats> Once(const Options& o, Engine* engine, Session* session,
                    std::span<const TokenId> prompt) {
   session->Rewind(0);
   engine->ResetStats();
+  if (o.prefix_tokens > 0) {
+    const uint32_t known = session->Align(prompt);
+    session->Mark(o.prefix_tokens);
+    prompt = prompt.subspan(known);
+  }
   SLUICE_TRY(session->Append(prompt, {}, CancelFlag()));
   SamplingOptions greedy;
   greedy.temperature = 0;
@@ -63,7 +79,8 @@ Result<Stats> Once(const Options& o, Engine* engine, Session* session,
     SLUICE_ASSIGN(const TokenId id, sampler.Sample(session->logits(), session->tokens()));
     SLUICE_TRY(session->Append({&id, 1}, {}, CancelFlag()));
   }
-  engine->MeasureMachine();  // the disk of a busy machine differs from minute to minute
+  // The disk of a busy machine differs from minute to minute. Forgets the cached experts.
+  if (o.prefix_tokens == 0) engine->MeasureMachine();
   return engine->stats();
 }
 
@@ -122,6 +139,10 @@ void Declare(Args* args, Options* o) {
             "length of a made-up prompt (default 128)");
   args->Int("--decode", &o->decode, 1, limits::kContextMax, "tokens to decode (default 32)");
   args->Int("--repeat", &o->repeat, 1, 1000, "runs; the medians count (default 3)");
+  args->Int("--prefix-tokens", &o->prefix_tokens, 1, limits::kContextMax,
+            "every run begins with these, found again in memory and in the prefix store");
+  args->Int("--seed", &o->seed, 1, INT32_MAX,
+            "with --prefix-tokens: what follows them (default 1)");
   args->Flag("--kernels", &o->kernels,
              "each kernel on its own beside the best of the machine; needs no model");
   args->Int("--seconds", &o->seconds, 1, 600, "time for --kernels (default 20)");
@@ -142,12 +163,17 @@ Status BenchKernelsOnly(const Options& o) {
 Status CmdBench(const VerbArgs& words) {
   Args args("bench", "Measures prefill and decode of one prompt, repeated.");
   Options o;
+  o.engine.prefix_store_bytes = 0;  // what is measured is computing, not keeping
   Declare(&args, &o);
   SLUICE_TRY(args.Parse(words));
   if (args.help_requested()) return Out(args.Help());
+  if (o.ids_file && o.prefix_tokens > 0)
+    return Status(Code::kUsage, "--prefix-tokens makes up its prompts", "", "drop --ids-file");
   if (o.kernels) return BenchKernelsOnly(o);
   SLUICE_ASSIGN(const std::string model, ModelOrDefault(o.model));
   const WorkScope work;
+  if (o.prefix_tokens > 0 && o.engine.prefix_store_bytes == 0)
+    o.engine.prefix_store_bytes = EngineOptions().prefix_store_bytes;
   o.engine.need_text = false;
   o.engine.progress = MakeProgressBar();
   SLUICE_ASSIGN(const auto engine, Engine::Open(model, o.engine));
@@ -156,7 +182,9 @@ Status CmdBench(const VerbArgs& words) {
   const double load_s = engine->stats().load_s;
   std::vector<Stats> runs;
   for (uint32_t i = 0; i < o.repeat; ++i) {
-    SLUICE_ASSIGN(Stats stats, Once(o, engine.get(), session.get(), prompt));
+    const std::vector<TokenId> ids = PromptOf(o, prompt, i, engine->vocab_size());
+    SLUICE_ASSIGN(Stats stats, Once(o, engine.get(), session.get(), ids));
+    if (o.prefix_tokens > 0) session->Keep(/*with_state=*/true);
     runs.push_back(std::move(stats));
   }
   ClearProgressBar();
@@ -167,6 +195,10 @@ Status CmdBench(const VerbArgs& words) {
   json["runs"] = nlohmann::ordered_json::array();
   for (const Stats& run : runs) {
     json["runs"].push_back({{"ttft_s", run.ttft_s},
+                            {"prefill_s", run.prefill_s},
+                            {"prompt_tokens", run.prompt_tokens},
+                            {"reused_tokens", run.reused_tokens},
+                            {"prefill_bytes_read", run.prefill_bytes_read},
                             {"prefill_tok_s", run.prefill_tok_s},
                             {"decode_tok_s", run.decode_tok_s},
                             {"stall_ms_per_token", run.stall_ms_per_token},

@@ -22,6 +22,7 @@ struct Options {
   std::optional<std::string> model_option, prompt, file, ids, system, session;
   bool raw = false, special = false, ignore_eos = false, stats = false, json = false;
   bool go_on = false;
+  double save_every_s = 5;
   std::optional<int64_t> max_tokens;
   std::optional<ContextFull> context_full;
   std::vector<std::string> stops;
@@ -49,6 +50,13 @@ void Declare(Args* args, Options* o) {
   args->Text("--session", &o->session,
              "keep the chat in this file and take it up again; a missing one begins a new chat");
   args->Flag("--continue", &o->go_on, "with --session: go on with the answer that was cut");
+  args->Value(
+      "--save-every", "S",
+      [o](const std::string& text) -> Status {
+        SLUICE_ASSIGN(o->save_every_s, ParseNumber(text, 0, 1e9));
+        return Status();
+      },
+      "with --session: save an answer on its way every S seconds (default 5; 0: each token)");
   args->Group("Answer");
   args->Value(
       "-n,--predict", "N",
@@ -191,11 +199,27 @@ Status AnswerOnce(const Options& o, Engine* engine, const std::string& model,
   return Report(o, *engine, generate, *result, prompt);
 }
 
+bool IsThere(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 || errno != ENOENT;
+}
+
+// What can be known of a session file before a model is loaded, which may take a while.
+Status CheckSessionFile(const Options& o) {
+  if (!o.session) return Status();
+  if (!IsThere(*o.session)) {
+    if (!o.go_on) return Status();
+    return Status(Code::kUsage, "there is no chat to continue", *o.session);
+  }
+  SLUICE_ASSIGN(const SessionInfo info, Chat::Inspect(*o.session));
+  if (!o.go_on || info.cut) return Status();
+  return Status(Code::kUsage, "the last answer was not cut", *o.session, "ask something new");
+}
+
 // The chat of a session file, or a new one; flags go before what the file holds.
 Status BeginChat(const Options& o, const Engine& engine, Chat* chat, GenerateOptions* generate,
                  bool* resumed) {
-  struct stat info {};
-  *resumed = o.session && (stat(o.session->c_str(), &info) == 0 || errno != ENOENT);
+  *resumed = o.session && IsThere(*o.session);
   RenderOptions render = o.render;
   if (*resumed) {
     SLUICE_TRY(chat->Load(*o.session, generate));
@@ -213,6 +237,7 @@ Status BeginChat(const Options& o, const Engine& engine, Chat* chat, GenerateOpt
   chat->SetTemplateOptions(render);
   if (o.system) chat->SetSystem(*o.system);
   if (o.context_full) chat->SetContextFull(*o.context_full);
+  if (o.session) chat->SetAutosave(*o.session, o.save_every_s);
   return Status();
 }
 
@@ -282,6 +307,7 @@ Status CmdRun(const VerbArgs& words) {
   if (args.help_requested()) return Out(args.Help());
   SLUICE_TRY(CheckCombination(o));
   SLUICE_ASSIGN(const std::string model, ModelOrDefault(o.model_option.value_or(o.model)));
+  SLUICE_TRY(CheckSessionFile(o));
   SLUICE_ASSIGN(const std::optional<std::string> prompt, PromptText(o));
   o.engine.progress = MakeProgressBar();
   if (prompt) {

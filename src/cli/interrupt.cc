@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 namespace sluice::cli {
 namespace {
 
@@ -23,6 +25,8 @@ void OnSignal(int signal) {
   _exit(128 + signal);  // as shells report a death by signal
 }
 
+void OnContinue(int) { NoteContinued(); }
+
 }  // namespace
 
 void InstallInterrupt() {
@@ -32,6 +36,9 @@ void InstallInterrupt() {
   action.sa_flags = 0;  // no SA_RESTART: a waiting read must return
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = OnContinue;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGCONT, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);  // a closed pipe is a write error, reported as one
 }
 

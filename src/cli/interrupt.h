@@ -3,7 +3,7 @@
 //
 // Contract: InstallInterrupt once, from main. The flag is what Generate and Append take as
 // `cancel`. The handler only stores flags and calls _exit. Reads that wait for the terminal return
-// with EINTR.
+// with EINTR. SIGCONT takes the pause out of the clock.
 #pragma once
 
 #include <atomic>

@@ -77,9 +77,10 @@ std::vector<Row> SpeedRows(const Stats& s) {
   std::vector<Row> rows;
   rows.push_back({"load", FormatDuration(s.load_s), ""});
   rows.push_back({"first token", FormatDuration(s.ttft_s), "after the start, load included"});
-  std::string reused = s.reused_tokens > 0 ? fmt::format(", {} reused", s.reused_tokens) : "";
-  rows.push_back(
-      {"prefill", Rate(s.prefill_tok_s), fmt::format("{} tokens{}", s.prompt_tokens, reused)});
+  std::string prefill = fmt::format("{} prompt tokens processed", s.prompt_tokens);
+  if (s.reused_tokens > 0) prefill += fmt::format(", {} were known already", s.reused_tokens);
+  if (s.recomputed_tokens > 0) prefill += fmt::format(", {} processed again", s.recomputed_tokens);
+  rows.push_back({"prefill", Rate(s.prefill_tok_s), prefill});
   std::string bound;
   if (s.bound_tok_s > 0) {
     bound = fmt::format(", {:.0f} % of the bound {}", s.bound_fraction * 100, Rate(s.bound_tok_s));
@@ -226,6 +227,7 @@ ordered_json StatsJson(const Stats& s) {
           {"prefill_s", Finite(s.prefill_s)},
           {"decode_s", Finite(s.decode_s)},
           {"reused_tokens", s.reused_tokens},
+          {"recomputed_tokens", s.recomputed_tokens},
           {"bytes_read", s.bytes_read},
           {"prefill_bytes_read", s.prefill_bytes_read},
           {"decode_bytes_read", s.decode_bytes_read},

@@ -6,6 +6,7 @@
 // through raw pread so that fault injection by LD_PRELOAD sees them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -38,6 +39,13 @@ class File {
   const char* direct_fault() const { return direct_fault_; }
   // Alignment that direct reads need for offset, length and address (bytes, power of two).
   uint32_t direct_alignment() const { return direct_alignment_; }
+  // The errno with which a direct read was refused after all; 0 when none was. Thread-safe.
+  int direct_refused() const { return direct_refused_.load(std::memory_order_relaxed); }
+  // True for the first.
+  bool NoteDirectRefused(int error) const {
+    int none = 0;
+    return direct_refused_.compare_exchange_strong(none, error, std::memory_order_relaxed);
+  }
 
  private:
   File() = default;
@@ -48,6 +56,7 @@ class File {
   int fd_ = -1, direct_fd_ = -1;
   const char* direct_fault_ = "direct reads are refused here";
   uint32_t direct_alignment_ = 4096;
+  mutable std::atomic<int> direct_refused_{0};
 };
 
 }  // namespace sluice

@@ -56,6 +56,16 @@ bool DirectReadRefused(int error) {
          error == EOPNOTSUPP || error == ENOMEM;
 }
 
+std::string RefusalText(const File& file) {
+  return fmt::format("{}: a direct read was refused ({}); such reads go through the page cache",
+                     file.path(), strerror(file.direct_refused()));
+}
+
+void NoteRefusal(const File& file, int error) {
+  if (file.NoteDirectRefused(error))
+    LogOnce(LogLevel::kNotice, "io.direct." + file.path(), RefusalText(file));
+}
+
 Status ReadPiece(const RawRead& read, const Piece& piece, bool direct) {
   uint64_t got = 0;
   if (direct) {
@@ -66,12 +76,7 @@ Status ReadPiece(const RawRead& read, const Piece& piece, bool direct) {
     if (error != 0 && !DirectReadRefused(error)) {
       return ReadError(piece.file->path(), piece.offset, piece.valid, got, error);
     }
-    if (error != 0) {
-      LogOnce(
-          LogLevel::kNotice, "io.direct." + piece.file->path(),
-          fmt::format("{}: a direct read was refused ({}); such reads go through the page cache",
-                      piece.file->path(), strerror(error)));
-    }
+    if (error != 0) NoteRefusal(*piece.file, error);
   }
   return FinishBuffered(read, piece, got);
 }

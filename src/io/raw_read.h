@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "base/status.h"
 #include "io/file.h"
@@ -38,5 +39,9 @@ Status FinishBuffered(const RawRead& read, const Piece& piece, uint64_t got);
 
 // True for an errno after which a buffered read of the same bytes may still succeed.
 bool DirectReadRefused(int error);
+// Says once per file that a direct read was refused, and leaves it with the file.
+void NoteRefusal(const File& file, int error);
+// For the notices of a run: file.direct_refused() in words.
+std::string RefusalText(const File& file);
 
 }  // namespace sluice

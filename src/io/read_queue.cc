@@ -32,13 +32,20 @@ Result<std::unique_ptr<ReadQueue>> MakePool(const std::vector<const File*>& file
   return PoolQueue::Make(files, std::move(options));
 }
 
+// Said once per process in the log, and kept with the queue for the notices of its run.
+Result<std::unique_ptr<ReadQueue>> SteppedDown(Result<std::unique_ptr<ReadQueue>> queue,
+                                               const char* key, const std::string& why) {
+  LogOnce(LogLevel::kNotice, key, why);
+  if (queue.ok()) (*queue)->set_step_down(why);
+  return queue;
+}
+
 Result<std::unique_ptr<ReadQueue>> MakeAuto(const std::vector<const File*>& files,
                                             const ReadQueueOptions& options) {
   if (const File* file = WithoutDirect(files)) {
-    LogOnce(LogLevel::kNotice, "io.buffered",
-            fmt::format("{}: {}; reading through the page cache (slower)", file->path(),
-                        file->direct_fault()));
-    return MakePool(files, false, options.depth, options.cpus);
+    return SteppedDown(MakePool(files, false, options.depth, options.cpus), "io.buffered",
+                       fmt::format("{}: {}; reading through the page cache (slower)", file->path(),
+                                   file->direct_fault()));
   }
   const UringProbe& probe = ProbeUring();
   std::string reason = probe.reason;
@@ -47,13 +54,13 @@ Result<std::unique_ptr<ReadQueue>> MakeAuto(const std::vector<const File*>& file
     if (queue.ok()) return queue;
     reason = queue.status().what();
   }
-  LogOnce(LogLevel::kNotice, "io.pread",
-          fmt::format("io_uring is not available ({}); reading with {} threads", reason,
-                      options.depth));
   auto queue = MakePool(files, true, options.depth, options.cpus);
-  if (queue.ok()) return queue;
-  LogOnce(LogLevel::kNotice, "io.pool", queue.status().ToString());
-  return MakePool(files, false, 1, options.cpus);
+  if (queue.ok()) {
+    return SteppedDown(std::move(queue), "io.pread",
+                       fmt::format("io_uring is not available ({}); reading with {} threads",
+                                   reason, options.depth));
+  }
+  return SteppedDown(MakePool(files, false, 1, options.cpus), "io.pool", queue.status().ToString());
 }
 
 }  // namespace

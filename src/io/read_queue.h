@@ -61,6 +61,12 @@ class ReadQueue {
   virtual bool Cancel(ReadRequest* request) = 0;
   virtual int outstanding() const = 0;
   virtual uint64_t bytes_read() const = 0;  // delivered by the backend so far, alignment included
+  // Why it is not the backend that was hoped for; empty when it is.
+  const std::string& step_down() const { return step_down_; }
+  void set_step_down(std::string why) { step_down_ = std::move(why); }
+
+ private:
+  std::string step_down_;
 };
 
 struct ReadQueueOptions {

@@ -151,6 +151,8 @@ void UringQueue::Complete(uint32_t entry, int result) {
   if (result < 0 && !DirectReadRefused(-result)) {
     status = ReadError(piece.file->path(), piece.offset, piece.valid, 0, -result);
   } else if (result < 0 || static_cast<uint64_t>(result) < piece.valid) {
+    if (result == -EINVAL || result == -EOPNOTSUPP || result == -ENOMEM)
+      NoteRefusal(*piece.file, -result);
     // Refused or short: rare enough to be finished here, with the whole care of the other backends.
     status = FinishBuffered(read_, piece, static_cast<uint64_t>(std::max(result, 0)));
   }

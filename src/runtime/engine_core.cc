@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/limits.h"
-#include "base/log.h"
 #include "io/probe.h"
+#include "io/raw_read.h"
 #include "runtime/budget.h"
 #include "runtime/memory_probe.h"
 
@@ -237,9 +237,9 @@ Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
                   fmt::format("use --budget {}M", process.peak_rss_bytes / kMiB + 8));
   }
   if (!core->map_.skipped.empty()) {
-    core->notices_.push_back(fmt::format("{} tensors are not used (first: {})",
-                                         core->map_.skipped.size(), core->map_.skipped[0]));
-    LogOnce(LogLevel::kNotice, "skipped", core->notices_.back());
+    core->Note(LogLevel::kNotice, "skipped",
+               fmt::format("{} tensors are not used (first: {})", core->map_.skipped.size(),
+                           core->map_.skipped[0]));
   }
   return {};
 }
@@ -408,6 +408,20 @@ Status EngineCore::MakeSpill() {
   return {};
 }
 
+void EngineCore::Note(LogLevel level, const std::string& key, std::string text) {
+  LogOnce(level, key, text);
+  if (noted_.insert(key).second) notices_.push_back(std::move(text));
+}
+
+// Reading may step down when it begins, or at any read later.
+void EngineCore::AddIoNotices(Stats* s) const {
+  if (!queue_->step_down().empty()) s->notices.push_back(queue_->step_down());
+  for (const std::unique_ptr<File>& file : files_) {
+    if (file->direct_refused() != 0) s->notices.push_back(RefusalText(*file));
+  }
+  if (spill_ != nullptr && !spill_->step_down().empty()) s->notices.push_back(spill_->step_down());
+}
+
 void EngineCore::AddSpillStats(Stats* s) const {
   if (spill_ == nullptr) return;
   s->kv_spilled_bytes = spill_->away_bytes();
@@ -423,6 +437,7 @@ void EngineCore::AddSpillStats(Stats* s) const {
 // engine works without either: it computes again.
 Status EngineCore::OpenStore() {
   PrefixStore::Options store;
+  if (options_.prefix_store_bytes == 0) return {};
   store.ephemeral =
       options_.state_dir.empty() || options_.no_prefix_store || options_.private_session;
   if (store.ephemeral && plan_.state.floats == 0) return {};
@@ -431,7 +446,7 @@ Status EngineCore::OpenStore() {
   if (!store.ephemeral) {  // other processes may have other models
     Result<std::string> model = ModelHash(digest_);
     if (!model.ok()) {  // whoever needs those bytes will say what is wrong
-      LogOnce(LogLevel::kInfo, "prefix store", "no prefix store: " + model.status().ToString());
+      Note(LogLevel::kInfo, "prefix store", "no prefix store: " + model.status().ToString());
       return {};
     }
     store.identity.model = std::move(model).value();
@@ -446,7 +461,7 @@ Status EngineCore::OpenStore() {
   sequences_.root = RootKey(store.identity);
   Result<std::unique_ptr<PrefixStore>> opened = PrefixStore::Open(std::move(store));
   if (!opened.ok()) {
-    LogOnce(LogLevel::kNotice, "prefix store", "no prefix store: " + opened.status().ToString());
+    Note(LogLevel::kNotice, "prefix store", "no prefix store: " + opened.status().ToString());
     return {};
   }
   store_ = std::move(opened).value();
@@ -462,10 +477,9 @@ void EngineCore::LockPinned() {
     getrlimit(RLIMIT_MEMLOCK, &limit);
     const std::string what =
         limit.rlim_cur == RLIM_INFINITY ? "unlimited" : FormatBytes(limit.rlim_cur);
-    notices_.push_back(
-        fmt::format("--mlock: {} could not be locked (memlock limit {}); going on without",
-                    FormatBytes(span.size()), what));
-    LogOnce(LogLevel::kWarning, "mlock", notices_.back());
+    Note(LogLevel::kWarning, "mlock",
+         fmt::format("--mlock: {} could not be locked (memlock limit {}); going on without",
+                     FormatBytes(span.size()), what));
     return;
   }
 }
@@ -499,7 +513,7 @@ void EngineCore::Keep(Sequence* sequence, bool with_state) {
   Status status = sequence->Keep();
   if (status.ok() && with_state) status = sequence->KeepState();
   if (!status.ok())
-    LogOnce(LogLevel::kNotice, "prefix store", "not kept for next time: " + status.ToString());
+    Note(LogLevel::kNotice, "prefix store: kept", "not kept for next time: " + status.ToString());
 }
 
 uint64_t EngineCore::StallNs() const {
@@ -527,6 +541,7 @@ Status EngineCore::Run(const StepLoop::Request& request) {
   StepLoop::Request r = request;
   r.progress = &options_.progress;
   SLUICE_TRY(loop_->Run(r));
+  counters_.recomputed_tokens += loop_->recomputed();
   if (trace_ != nullptr) trace_->Flush(decode ? 1 : 0);
   const double seconds = NowSeconds() - start;
   if (trial) lookahead_trial_.Add(seconds);
@@ -570,6 +585,7 @@ Stats EngineCore::stats() const {
   s.prompt_tokens = c.prompt_tokens;
   s.decode_tokens = c.decode_tokens;
   s.reused_tokens = c.reused_tokens;
+  s.recomputed_tokens = c.recomputed_tokens;
   s.prefill_tok_s = c.prefill_s > 0 ? static_cast<double>(c.prompt_tokens) / c.prefill_s : 0;
   s.decode_tok_s = c.decode_s > 0 ? static_cast<double>(c.decode_tokens) / c.decode_s : 0;
   s.prefill_bytes_read = c.prefill_bytes;
@@ -611,6 +627,7 @@ Stats EngineCore::stats() const {
       s.streamed.push_back(line);
   }
   s.notices = notices_;
+  AddIoNotices(&s);
   return s;
 }
 

@@ -9,10 +9,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/cpu.h"
+#include "base/log.h"
 #include "base/thread_pool.h"
 #include "io/read_queue.h"
 #include "memory/arena.h"
@@ -34,7 +36,7 @@ namespace sluice {
 // What the run has done so far, summed; the public Stats are derived from it.
 struct StepCounters {
   double load_s = 0, align_s = 0, ttft_s = 0, prefill_s = 0, decode_s = 0;
-  uint64_t prompt_tokens = 0, decode_tokens = 0, reused_tokens = 0;
+  uint64_t prompt_tokens = 0, decode_tokens = 0, reused_tokens = 0, recomputed_tokens = 0;
   uint64_t prefill_bytes = 0, decode_bytes = 0, decode_stall_ns = 0;
   uint64_t decode_spill_bytes = 0;
   uint64_t spill_read_before = 0, spill_written_before = 0;  // at the last reset
@@ -93,6 +95,9 @@ class EngineCore {
   Status MakeExperts();
   void AddExpertStats(Stats* stats) const;
   void AddSpillStats(Stats* stats) const;
+  void AddIoNotices(Stats* stats) const;
+  // Once per process in the log, once per engine in its stats.
+  void Note(LogLevel level, const std::string& key, std::string text);
   Status MakeSpill();
   void LockPinned();
   Status Run(const StepLoop::Request& request);
@@ -126,10 +131,11 @@ class EngineCore {
   LookaheadTrial lookahead_trial_;  // while nobody asked for a number of layers
   double opened_s_ = 0;
   DeviceProbe machine_;
-  MachineRates rates_;  // of the last MeasureMachine
+  MachineRates rates_;                // of the last MeasureMachine
   std::optional<DeviceProbe> known_;  // from the state folder
   std::string device_key_;
   std::vector<std::string> notices_;
+  std::set<std::string> noted_;  // keys of what Note has said
 };
 
 }  // namespace sluice

@@ -96,9 +96,9 @@ Status KvSpill::OpenFile() {
   SLUICE_ASSIGN(file_, File::Open(path));
   ReadQueueOptions options = c_.queue;
   if (file_->direct_fd() < 0 || file_->direct_alignment() > kAlignment) {
-    LogOnce(
-        LogLevel::kNotice, "kv spill",
-        fmt::format("{}: {}; going through the page cache (slower)", name_, file_->direct_fault()));
+    step_down_ =
+        fmt::format("{}: {}; going through the page cache (slower)", name_, file_->direct_fault());
+    LogOnce(LogLevel::kNotice, "kv spill", step_down_);
     options.backend = IoBackend::kBuffered;
   } else {
     direct_fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT);

@@ -74,6 +74,8 @@ class KvSpill {
   uint64_t bytes_read() const { return queue_->bytes_read(); }
   uint64_t bytes_written() const { return bytes_written_; }
   uint64_t stall_ns() const { return stall_ns_; }
+  // Why it goes through the page cache; empty when it does not.
+  const std::string& step_down() const { return step_down_; }
   // The page whose bytes were damaged, since the last call; -1: none.
   int TakeDamaged();
 
@@ -108,7 +110,7 @@ class KvSpill {
   Status Damaged(uint32_t layer, int page);
 
   Context c_;
-  std::string name_;
+  std::string name_, step_down_;
   int fd_ = -1, direct_fd_ = -1;
   std::unique_ptr<File> file_;
   std::unique_ptr<ReadQueue> queue_;

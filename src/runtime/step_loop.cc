@@ -127,6 +127,7 @@ Status StepLoop::Run(const Request& r) {
   SLUICE_TRY(s.Reserve(before + static_cast<uint32_t>(r.ids.size())));
   // A stale recurrence is recomputed from the newest checkpoint.
   uint32_t done = s.state_stale ? s.RestoreState() : before;
+  recomputed_ = before - done;
   s.tokens().insert(s.tokens().end(), r.ids.begin(), r.ids.end());
   const uint32_t total = s.length();
   Status status;

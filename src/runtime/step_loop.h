@@ -70,6 +70,8 @@ class StepLoop {
   };
   // Appends request.ids to the sequence. On error the sequence is as before.
   Status Run(const Request& request);
+  // Tokens of the last Run that the timeline held, but whose recurrent state was lost by a cut.
+  uint32_t recomputed() const { return recomputed_; }
 
   Exec& exec() { return exec_; }
   MoeRows& moe() { return moe_; }
@@ -119,6 +121,7 @@ class StepLoop {
     double start_s = 0;
   } shown_;
   uint64_t embed_stall_ns_ = 0;
+  uint32_t recomputed_ = 0;
   Snapshots snapshots_;
   std::unique_ptr<Hash> hash_;
 };

@@ -10,8 +10,9 @@ using testing::TempFolder;
 
 struct Shape {
   uint64_t layers, attention, kv_heads, head_dim, key_heads, value_heads, delta_dim;
-  uint64_t KvPerToken(uint64_t bits_k, uint64_t bits_v) const {
-    return attention * kv_heads * head_dim * (bits_k + bits_v) / 8;
+  // Bytes of 32 elements, as docs/kv.md has them.
+  uint64_t KvPerToken(uint64_t k_bytes, uint64_t v_bytes) const {
+    return attention * kv_heads * head_dim / 32 * (k_bytes + v_bytes);
   }
   // S [value heads][dim][dim] and three inputs of the convolution over keys, queries and values.
   uint64_t StateBytes() const {
@@ -32,10 +33,13 @@ TEST(KvPlan, FortyLayersOfWhichTenHaveAttention) {
   ASSERT_TRUE(ForgeOutline(forge, folder / "m.gguf").ok());
   struct Format {
     KvType type;
-    uint64_t bits_k, bits_v;
+    uint64_t k_bytes, v_bytes;  // of 32 elements
   };
   for (const uint32_t context : {4096u, 32768u, 262144u}) {
-    for (const Format f : {Format{KvType::kF16, 16, 16}, Format{KvType::kF32, 32, 32}}) {
+    // q8: 32 bytes and a half; k8v4: values of 16 bytes, a half for the scale and one for the
+    // offset.
+    for (const Format f : {Format{KvType::kF16, 64, 64}, Format{KvType::kF32, 128, 128},
+                           Format{KvType::kQ8, 34, 34}, Format{KvType::kK8V4, 34, 20}}) {
       EngineOptions options;
       options.need_text = false;
       options.threads = 2;
@@ -44,7 +48,7 @@ TEST(KvPlan, FortyLayersOfWhichTenHaveAttention) {
       options.budget_bytes = uint64_t{48} << 30;
       const Result<Plan> plan = Engine::PlanFor(folder / "m.gguf", options);
       ASSERT_TRUE(plan.ok()) << plan.status().ToString();
-      EXPECT_EQ(plan->kv_bytes, shape.KvPerToken(f.bits_k, f.bits_v) * context);
+      EXPECT_EQ(plan->kv_bytes, shape.KvPerToken(f.k_bytes, f.v_bytes) * context);
       EXPECT_EQ(plan->state_bytes, shape.StateBytes());
       EXPECT_EQ(plan->kv_spill_bytes, 0u);
     }
@@ -52,40 +56,47 @@ TEST(KvPlan, FortyLayersOfWhichTenHaveAttention) {
 }
 
 // A small file of the same pattern is opened: what the ledger holds is what the plan says.
+void ExpectHeldAsPlanned(const std::string& model, KvType kv, uint32_t context, uint64_t resident) {
+  CoreInput input;
+  Result<ModelSource> source = OpenModelSource(model, true);
+  ASSERT_TRUE(source.ok()) << source.status().ToString();
+  input.source = std::move(*source);
+  input.options.need_text = false;
+  input.options.threads = 1;
+  input.options.context = context;
+  input.options.kv = kv;
+  input.options.kv_memory_tokens = resident;
+  input.options.budget_bytes = uint64_t{32} << 30;
+  const auto core = EngineCore::Open(std::move(input));
+  ASSERT_TRUE(core.ok()) << core.status().ToString();
+  const Plan& plan = (*core)->plan();
+  EXPECT_EQ(plan.kv_resident_tokens, resident > 0 ? resident : context);
+  EXPECT_EQ(plan.kv_bytes + plan.kv_spill_bytes, plan.kv_bytes_per_token * context);
+  uint64_t planned = 0, held = 0;
+  for (const PlanLine& line : plan.lines) {
+    if (line.tag == "kv" || line.tag == "kv spare" || line.tag == "kv window" ||
+        line.tag == "state") {
+      planned += line.bytes;
+    }
+  }
+  for (const Ledger::Line& line : (*core)->Held()) {
+    if (line.tag == "kv" || line.tag == "kv window" || line.tag == "state") held += line.bytes;
+  }
+  EXPECT_NEAR(static_cast<double>(held), static_cast<double>(planned),
+              0.01 * static_cast<double>(planned))
+      << plan.kv_format << " " << context << " " << resident;
+}
+
 TEST(KvPlan, TheEngineHoldsWhatThePlanSays) {
   const TempFolder folder;
   ForgeOptions forge = testing::Tiny("qwen3.6-35b-a3b");
   forge.overrides.layers = 40;
   ASSERT_TRUE(Forge(forge, folder / "m.gguf").ok());
-  for (const uint32_t context : {4096u, 32768u, 262144u}) {
-    for (const uint64_t resident : {uint64_t{0}, uint64_t{2048}}) {
-      CoreInput input;
-      Result<ModelSource> source = OpenModelSource(folder / "m.gguf", true);
-      ASSERT_TRUE(source.ok()) << source.status().ToString();
-      input.source = std::move(*source);
-      input.options.need_text = false;
-      input.options.threads = 1;
-      input.options.context = context;
-      input.options.kv_memory_tokens = resident;
-      input.options.budget_bytes = uint64_t{32} << 30;
-      const auto core = EngineCore::Open(std::move(input));
-      ASSERT_TRUE(core.ok()) << core.status().ToString();
-      const Plan& plan = (*core)->plan();
-      EXPECT_EQ(plan.kv_resident_tokens, resident > 0 ? resident : context);
-      EXPECT_EQ(plan.kv_bytes + plan.kv_spill_bytes, plan.kv_bytes_per_token * context);
-      uint64_t planned = 0, held = 0;
-      for (const PlanLine& line : plan.lines) {
-        if (line.tag == "kv" || line.tag == "kv spare" || line.tag == "kv window" ||
-            line.tag == "state") {
-          planned += line.bytes;
-        }
-      }
-      for (const Ledger::Line& line : (*core)->Held()) {
-        if (line.tag == "kv" || line.tag == "kv window" || line.tag == "state") held += line.bytes;
-      }
-      EXPECT_NEAR(static_cast<double>(held), static_cast<double>(planned),
-                  0.01 * static_cast<double>(planned))
-          << context << " " << resident;
+  for (const KvType kv : {KvType::kF16, KvType::kQ8, KvType::kK8V4}) {
+    for (const uint32_t context : {4096u, 32768u, 262144u}) {
+      if (kv != KvType::kF16 && context == 4096) continue;
+      for (const uint64_t resident : {uint64_t{0}, uint64_t{2048}})
+        ExpectHeldAsPlanned(folder / "m.gguf", kv, context, resident);
     }
   }
 }

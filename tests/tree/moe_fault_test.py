@@ -72,6 +72,8 @@ def check_survivable(bench, clean):
         if same_as_clean(mode, result, clean, backend) and backend:
             said = [line for line in result.stderr.splitlines() if line.startswith("sluice: note: ")]
             check(f"{mode}: said once", len(said) == 1 and "page cache" in said[0], result.stderr)
+            notices = stats_of(result)["notices"]
+            check(f"{mode}: in the notices", len(notices) == 1 and "page cache" in notices[0], notices)
 
 
 def check_seccomp(bench, clean):
@@ -80,7 +82,9 @@ def check_seccomp(bench, clean):
         skip("denycall", f"direct reads are refused in {bench.work}")
     for action in ("trap", "errno", "kill"):
         result = run([*bench.denied(action), *bench.command()])
-        same_as_clean(f"denycall {action}", result, clean, "pread" if direct else "buffered")
+        if same_as_clean(f"denycall {action}", result, clean, "pread" if direct else "buffered"):
+            notices, why = stats_of(result)["notices"], "io_uring is not available" if direct else "page cache"
+            check(f"denycall {action}: in the notices", len(notices) == 1 and why in notices[0], notices)
 
 
 def check_error_line(bench, name, text):
