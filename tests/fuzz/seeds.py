@@ -18,7 +18,7 @@ TEMPLATE_BYTES_MAX = 8 * 1024  # longer ones are rendered too slowly to be varie
 
 
 def found(pattern):
-    shared = pathlib.Path(os.environ.get("SLUICE_SHARED", ROOT.parent / "shared"))
+    shared = pathlib.Path(os.environ.get("SLUICE_SHARED") or ROOT.parent / "shared")
     for base in (ROOT / "tests" / "fixtures", shared):
         if base.is_dir():
             yield from sorted(p for p in base.rglob(pattern) if p.is_file())

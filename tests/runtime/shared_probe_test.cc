@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <vector>
 
 #include "base/cpu.h"
 #include "io/atomic_file.h"
 #include "kernels/ops.h"
+#include "tests/temp_folder.h"
 
 namespace sluice {
 namespace {
@@ -43,9 +43,8 @@ TEST(SharedProbe, WhatIsUnknown) {
 }
 
 TEST(SharedProbe, MeasuresBothAtOnce) {
-  std::string folder = testing::TempDir() + "sluice-shared-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/file";
+  const test::TempFolder folder;
+  const std::string path = folder / "file";
   const std::vector<uint8_t> bytes(8 * kMiB, 7);
   ASSERT_TRUE(WriteFileAtomically(path, bytes).ok());
   const Result<std::unique_ptr<File>> file = File::Open(path);
@@ -57,7 +56,6 @@ TEST(SharedProbe, MeasuresBothAtOnce) {
   MachineRates rates{1, 2};
   const Status status =
       MeasureTogether(**file, disk, memory, &pool, AvailableIsas().front(), &rates);
-  std::filesystem::remove_all(folder);
   ASSERT_TRUE(status.ok()) << status.ToString();
   EXPECT_GT(rates.disk_shared, 0);
   EXPECT_GT(rates.memory_shared, 0);
