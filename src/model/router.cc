@@ -1,4 +1,6 @@
 // Routing: which experts a token visits and with what weight (docs/architectures.md, table in 2.7).
+#include "model/router.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -178,6 +180,17 @@ void Route(Forward& f, const LayerWeights& w) {
     }
   });
   SharedExpert(f, w, h, rows.out + first * f.c.hidden);
+}
+
+const float* RouterLogitBias(const MoeConfig& m, const LayerWeights& w) {
+  const bool in_logits = m.router_bias && m.scores == RouterScores::kSoftmaxChosen;
+  return in_logits ? w[VectorRole::kRouterBias] : nullptr;
+}
+
+void ChooseExperts(const MoeConfig& m, const Ops& ops, const LayerWeights& w, float* logits,
+                   uint32_t* index, float* weight) {
+  const bool in_logits = RouterLogitBias(m, w) != nullptr;
+  RouteRow(m, ops, in_logits ? nullptr : w[VectorRole::kRouterBias], logits, index, weight);
 }
 
 }  // namespace sluice

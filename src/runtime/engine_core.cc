@@ -226,6 +226,7 @@ Status EngineCore::Prepare(CoreInput* input, EngineCore* core) {
   plan.threads = options.threads > 0 ? options.threads : DefaultThreads();
   core->options_.threads = plan.threads;
   plan.expert_slots_max = options.expert_slots;
+  plan.lookahead = options.lookahead != 0;
   core->KnowMachine(&plan);
   SLUICE_ASSIGN(core->plan_, MakeMemoryPlan(plan));
   if (process.peak_rss_bytes > input->peak_before_bytes &&
@@ -275,9 +276,8 @@ Status EngineCore::ReserveOverhead() {
   return {};
 }
 
-// The first token needs the pinned weights; the expert slots come into being on another thread
-// during the first step: both at once would only share what the system can supply (1 GB/s of fresh
-// memory in a virtual machine, from one thread or two). No memory is registered with the queue: it
+// The pinned weights arrive while the first step runs, and the expert slots come into being on
+// another thread meanwhile: opening waits for neither. No memory is registered with the queue: it
 // changed no rate and took up to 1.6 s (docs/io.md).
 Status EngineCore::ReadPinned(const CoreInput& input) {
   std::vector<const File*> files;
@@ -294,10 +294,11 @@ Status EngineCore::ReadPinned(const CoreInput& input) {
     return input.make_queue ? input.make_queue(files, queue) : MakeReadQueue(files, queue);
   };
   SLUICE_ASSIGN(queue_, make_queue());
-  SLUICE_TRY(stream_->LoadPinned(queue_.get()));
+  SLUICE_TRY(stream_->BeginPinned(queue_.get()));
   if (experts_ != nullptr)
     prefault_ = std::make_unique<BackgroundPrefault>(experts_->slots_arena());
   if (!known_ && !options_.state_dir.empty() && BorrowMemory().size() > 0) {
+    SLUICE_TRY(stream_->FinishPinned());  // or both would share the disk, and the queue may go
     const int depth = machine_.depth;
     MeasureDisk(BorrowMemory());
     KeepMachine();
@@ -533,8 +534,10 @@ Status EngineCore::Step(const StepLoop::Request& request) {
 Status EngineCore::Run(const StepLoop::Request& request) {
   const bool decode = request.ids.size() == 1 && request.sequence->length() > 0;
   const double start = NowSeconds();
+  queue_->Poll();  // so that the pinned bytes below are those of `bytes`
   const uint64_t bytes = queue_->bytes_read(), stall = StallNs();
   const uint64_t spilled = spill_ != nullptr ? spill_->bytes_read() : 0;
+  const uint64_t pinned = stream_->pinned_bytes_read();  // the rest of them comes during this step
   const bool trial = decode && options_.lookahead < 0 && experts_ != nullptr;
   if (trial) experts_->SetLookahead(lookahead_trial_.on() ? 1 : 0);
   pool_->FollowCpus();
@@ -556,7 +559,9 @@ Status EngineCore::Run(const StepLoop::Request& request) {
       counters_.ttft_s = counters_.load_s + counters_.align_s + seconds;
     counters_.prefill_s += seconds;
     counters_.prompt_tokens += request.ids.size();
-    counters_.prefill_bytes += queue_->bytes_read() - bytes;
+    const uint64_t loaded = stream_->pinned_bytes_read() - pinned;
+    counters_.prefill_bytes +=
+        queue_->bytes_read() - bytes - std::min(loaded, queue_->bytes_read() - bytes);
   }
   return {};
 }

@@ -2,7 +2,6 @@
 // experts for free; what they name and memory lacks is read while the disk has nothing more urgent
 // to do.
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/expert_store.h"
 
@@ -23,34 +22,17 @@ void ExpertStore::LookAhead(uint32_t layer, const float* x) {
   protect_.clear();
   auto at = std::upper_bound(moe_layers_.begin(), moe_layers_.end(), layer);
   for (int depth = 0; depth < c_.lookahead && at != moe_layers_.end(); ++depth, ++at) {
-    if (!c_.plan->layer_pinned[*at]) continue;  // its router is not in memory
-    if (guess_[*at].empty()) Guess(*at, x);
-    for (uint32_t expert : guess_[*at]) protect_.push_back(cache_->Key(*at, expert));
+    std::vector<uint32_t>& guess = guess_[*at];
+    if (guess.empty()) {
+      router_->Ask(*at, x, &guess);
+      if (c_.lookahead_noise > 0) AddNoise(&guess);
+    }
+    for (uint32_t expert : guess) protect_.push_back(cache_->Key(*at, expert));
   }
   cache_->Protect(protect_);
   at = std::upper_bound(moe_layers_.begin(), moe_layers_.end(), layer);
   for (int depth = 0; depth < c_.lookahead && at != moe_layers_.end(); ++depth, ++at)
     IssueAhead(*at);
-}
-
-void ExpertStore::Guess(uint32_t layer, const float* x) {
-  const LayerWeights& w = c_.stream->layer(layer);
-  const Matrix& router = w[MatrixRole::kRouter];
-  const float* norm = w[VectorRole::kFfnNorm];
-  if (!router || norm == nullptr) return;
-  exec_->ops().rms_norm(x, norm, config_->rms_eps, config_->hidden, guess_h_.data());
-  exec_->Project(
-      scratch_.act, guess_h_.data(), config_->hidden, 1,
-      {{&router, guess_logits_.data(), config_->moe.experts, w[VectorRole::kRouterBias]}});
-  const uint32_t used = config_->moe.used;
-  for (uint32_t i = 0; i < config_->moe.experts; ++i) guess_order_[i] = i;
-  std::partial_sort(
-      guess_order_.begin(), guess_order_.begin() + used, guess_order_.end(),
-      [&](uint32_t a, uint32_t b) {
-        return guess_logits_[a] != guess_logits_[b] ? guess_logits_[a] > guess_logits_[b] : a < b;
-      });
-  guess_[layer].assign(guess_order_.begin(), guess_order_.begin() + used);
-  if (c_.lookahead_noise > 0) AddNoise(&guess_[layer]);
 }
 
 // A planted file makes guesses nearly perfect; real models are right 81 to 89 times in a hundred.

@@ -57,9 +57,8 @@ Result<std::unique_ptr<ExpertStore>> ExpertStore::Make(Context context) {
   s->ahead_slots_.reserve(ExpertReader::kFlightsMax);
   for (auto& guess : s->guess_) guess.reserve(s->config_->moe.used);
   for (auto& issued : s->issued_) issued.reserve(s->config_->moe.used);
-  s->guess_h_.resize(s->config_->hidden);
-  s->guess_logits_.resize(shape.experts);
-  s->guess_order_.resize(shape.experts);
+  SLUICE_ASSIGN(RouterGuess router, RouterGuess::Make(s->c_.map, &plan, ledger, s->c_.stream));
+  s->router_ = std::make_unique<RouterGuess>(std::move(router));
   s->protect_.reserve(2ull * s->config_->moe.used);
   s->replay_.resize(uint64_t{shape.layers} * kReplayTokens * s->config_->moe.used);
   return s;
@@ -83,6 +82,7 @@ Status ExpertStore::Attach(ReadQueue* queue, Exec* exec) {
   keep_ = keep_arena_.TakeArray<float>(uint64_t{e.scratch_rows} * config_->hidden);
   if (keep_ == nullptr || scratch_.up == nullptr)
     return Status(Code::kFailed, "expert scratch does not fit its plan");
+  router_->Attach(exec, scratch_.act);
   SplitBiases();
   return {};
 }

@@ -18,6 +18,7 @@
 #include "runtime/expert_reader.h"
 #include "runtime/expert_rows.h"
 #include "runtime/route_trace.h"
+#include "runtime/router_guess.h"
 #include "runtime/step_loop.h"
 #include "runtime/timeline.h"
 
@@ -109,7 +110,6 @@ class ExpertStore final : public ExpertRunner {
 
   // Look-ahead (expert_lookahead.cc).
   void LookAhead(uint32_t layer, const float* x);
-  void Guess(uint32_t layer, const float* x);
   void AddNoise(std::vector<uint32_t>* guess);
   void IssueAhead(uint32_t layer);
   void ScoreGuess(uint32_t layer);
@@ -141,8 +141,8 @@ class ExpertStore final : public ExpertRunner {
   std::vector<std::vector<uint32_t>> guess_;   // by layer, best first
   std::vector<std::vector<uint32_t>> issued_;  // by layer: what look-ahead began to read
   std::vector<int> ahead_slots_;  // slots with a look-ahead flight that nobody waits for
-  std::vector<float> guess_h_, guess_logits_;
-  std::vector<uint32_t> guess_order_, protect_;
+  std::unique_ptr<RouterGuess> router_;
+  std::vector<uint32_t> protect_;
   uint64_t noise_state_ = 0x9E3779B97F4A7C15ull;
   // The routes of the last tokens of a chunk, replayed into the policy when the chunk is done.
   static constexpr uint32_t kReplayTokens = 32;

@@ -12,6 +12,7 @@
 #include "model/experts.h"
 #include "runtime/kv_spill.h"
 #include "runtime/prefix_cache.h"
+#include "runtime/router_guess.h"
 
 namespace sluice {
 namespace {
@@ -34,6 +35,8 @@ constexpr uint32_t kKeepRowsMax =
 constexpr uint32_t kScratchRowsMax = 256;
 constexpr uint32_t kExpertRingMax =
     8;  // transient slots: enough reads in flight for a sweep at disk speed
+// Look-ahead has an int8 copy of the routers where that costs at most this share of the slots.
+constexpr uint64_t kRouterCopyShare = 32;
 constexpr uint64_t kTwoPlanesActiveMax = 512 * kMiB;  // weights a token passes through
 // Left to itself, KV takes at most this share of the budget, but holds as many tokens.
 constexpr uint64_t kKvShare = 3;
@@ -378,13 +381,18 @@ bool Planner::PinAll(uint64_t free_bytes, MemoryPlan* plan) const {
 void Planner::FitExperts(uint64_t free_bytes, MemoryPlan* plan) const {
   if (experts_total_ == 0) return;
   ExpertPlan& e = plan->experts;
-  const uint64_t room = free_bytes / e.slot_bytes;
   const uint64_t cap =
       in_.expert_slots_max < 0 ? experts_total_ : static_cast<uint64_t>(in_.expert_slots_max);
-  if (room >= experts_total_ && cap >= experts_total_) {
+  if (free_bytes / e.slot_bytes >= experts_total_ && cap >= experts_total_) {
     e.slots = static_cast<uint32_t>(experts_total_);
     return;
   }
+  if (in_.lookahead && cap > 0) {
+    const uint64_t copy = RouterGuess::CopyBytes(map_, base_.act_formats);
+    if (copy <= free_bytes / kRouterCopyShare && free_bytes - copy >= 2 * e.slot_bytes)
+      e.router_copy_bytes = copy;
+  }
+  const uint64_t room = (free_bytes - e.router_copy_bytes) / e.slot_bytes;
   e.ring = static_cast<uint32_t>(std::clamp<uint64_t>(room / 8, 1, kExpertRingMax));
   e.slots = static_cast<uint32_t>(std::min({room - e.ring, experts_total_, cap}));
 }
@@ -480,6 +488,7 @@ void Planner::Describe(MemoryPlan* plan) const {
        fmt::format("{} of {}", plan->experts.slots, experts_total_));
   line("expert ring", plan->experts.ring * plan->experts.slot_bytes + plan->experts.staging_bytes,
        fmt::format("{} transient", plan->experts.ring));
+  line("router copy", plan->experts.router_copy_bytes, "int8, for look-ahead");
   const KvSplit& kv = plan->split;
   line("kv", t.kv_bytes,
        fmt::format(

@@ -38,6 +38,7 @@ struct PlanInput {
   uint64_t alignment = 4096;  // of reads
   int threads = 1;
   int64_t expert_slots_max = -1;                        // -1: as many as fit
+  bool lookahead = true;                                // may be on at some time
   double disk_bytes_per_s = 0, memory_bytes_per_s = 0;  // 0: not measured
 };
 
@@ -50,7 +51,8 @@ struct ExpertPlan {
   uint32_t ring = 0;          // transient slots behind the cached ones
   uint32_t scratch_rows = 0;  // packed rows of one wave
   uint64_t scratch_bytes = 0, keep_bytes = 0;
-  uint32_t keep_rows = 0;  // chunk rows whose expert outputs are kept and summed at the end
+  uint64_t router_copy_bytes = 0;  // int8, for look-ahead; 0: it uses the routers themselves
+  uint32_t keep_rows = 0;          // chunk rows whose expert outputs are kept and summed at the end
 };
 
 // KV pages of the context and the frames (memory) for them; where there are fewer frames, the

@@ -10,8 +10,6 @@
 namespace sluice {
 namespace {
 
-constexpr size_t kLoadReadsInFlight = 16;
-
 void Transform(VectorTransform transform, float* v, uint64_t n) {
   if (transform == VectorTransform::kPlusOne) {
     for (uint64_t i = 0; i < n; ++i) v[i] += 1;
@@ -71,10 +69,17 @@ std::vector<MutableByteSpan> WeightStream::PinnedMemory() const {
   return pinned_.size() > 0 ? std::vector{pinned_.span()} : std::vector<MutableByteSpan>();
 }
 
-Status WeightStream::LoadPinned(ReadQueue* queue) {
+Status WeightStream::BeginPinned(ReadQueue* queue) {
   queue_ = queue;
   SLUICE_TRY(LoadVectors());
-  return LoadMatrices();
+  PlacePinned();
+  pinned_units_.Begin(queue);
+  return {};
+}
+
+Status WeightStream::FinishPinned() {
+  for (uint32_t unit : pinned_units_.ids()) SLUICE_TRY(AwaitPinned(unit));
+  return {};
 }
 
 void WeightStream::Start(ReadQueue* queue) {
@@ -153,48 +158,46 @@ Status WeightStream::LoadDerived(uint32_t layer, float** at) {
   return {};
 }
 
-// All reads of all pinned units are one stream: the disk never waits for a unit to be complete.
-Status WeightStream::ReadAll(std::vector<ReadRequest>* reads) {
-  size_t submitted = 0;
-  uint64_t done = 0;
-  for (size_t i = 0; i < reads->size(); ++i) {
-    while (submitted < reads->size() && submitted < i + kLoadReadsInFlight)
-      queue_->Submit(&(*reads)[submitted++]);
-    const Status status = queue_->Wait(&(*reads)[i]);
-    if (!status.ok()) {
-      for (size_t j = i + 1; j < submitted; ++j) (void)queue_->Wait(&(*reads)[j]);
-      return status;
-    }
-    done += (*reads)[i].length;
-    if (c_.progress) c_.progress({"load", done, c_.plan->pinned_bytes, 0});
-  }
-  return {};
-}
-
-Status WeightStream::LoadMatrices() {
+void WeightStream::PlacePinned() {
   const MemoryPlan& plan = *c_.plan;
-  std::vector<ReadRequest> reads;
+  const auto head = static_cast<uint32_t>(layers_.size());
   uint8_t* at = pinned_.data();
-  const auto place = [&](const UnitLayout& unit) {
+  const auto place = [&](uint32_t id, const UnitLayout& unit) {
     uint8_t* data = at;
     at += unit.bytes;
-    for (const UnitRead& read : unit.reads)
-      reads.push_back(MakeRequest(read, data, ReadPriority::kDemand));
+    pinned_units_.Add(id, unit, data);
     return data;
   };
   for (uint32_t i = 0; i < layers_.size(); ++i) {
-    if (plan.layer_pinned[i]) Point(i, place(plan.layer_units[i]));
+    if (plan.layer_pinned[i]) Point(i, place(i, plan.layer_units[i]));
   }
   if (plan.head_pinned) {
-    const uint8_t* data = place(plan.head_unit);
+    const uint8_t* data = place(head, plan.head_unit);
     heads_[0] = ViewOf(c_.map->head, data + plan.head_unit.matrix_offset[0]);
     const Extent &h = c_.map->head.extent, &e = c_.map->embedding.extent;
     if (h.file == e.file && h.offset == e.offset) embedding_ = heads_[0].data;
+    embedding_unit_ = head;
   }
   if (plan.embedding_pinned) {
-    embedding_ = place(plan.embedding_unit) + plan.embedding_unit.matrix_offset[0];
+    embedding_unit_ = head + 1;
+    embedding_ = place(embedding_unit_, plan.embedding_unit) + plan.embedding_unit.matrix_offset[0];
   }
-  return ReadAll(&reads);
+}
+
+Status WeightStream::AwaitPinned(uint32_t unit) {
+  if (pinned_units_.Waited(unit)) return {};
+  const uint64_t start = NowNanos();
+  const Status status = pinned_units_.Wait(unit);
+  stall_ns_ += NowNanos() - start;
+  if (c_.timeline != nullptr) Show(unit, pinned_units_.reads(unit), start);
+  return status.ok() ? status : Failed(unit, status);
+}
+
+Status WeightStream::Failed(uint32_t unit, const Status& status) const {
+  const std::string what = unit < layers_.size() ? fmt::format("layer {}", unit)
+                           : unit == embedding_unit_ && unit > layers_.size() ? "embedding"
+                                                                              : "output head";
+  return Status(status.code(), status.what(), what + ", " + status.where(), status.hint());
 }
 
 bool WeightStream::Streams(uint32_t unit) const {
@@ -280,8 +283,9 @@ void WeightStream::Drain() {
 }
 
 Status WeightStream::Acquire(uint32_t unit) {
-  if (!Streams(unit)) return {};
+  if (!Streams(unit)) return AwaitPinned(unit);
   Slot* slot = Find(unit);
+  if (slot != nullptr && !pinned_units_.complete()) Urge(slot);
   if (slot == nullptr) {
     Drain();
     slot = Find(-1);
@@ -299,25 +303,32 @@ Status WeightStream::Acquire(uint32_t unit) {
     if (!status.ok() && error.ok()) error = status;
   }
   stall_ns_ += NowNanos() - start;
-  if (c_.timeline != nullptr) Show(*slot, start);
+  if (c_.timeline != nullptr) Show(unit, {slot->reads.data(), slot->requests}, start);
   if (!error.ok()) {
     slot->unit = -1;
-    const std::string what = unit < layers_.size() ? fmt::format("layer {}", unit) : "output head";
-    return Status(error.code(), error.what(), what + ", " + error.where(), error.hint());
+    return Failed(unit, error);
   }
   slot->held = true;
   Point(unit, slot->data);
   return {};
 }
 
-void WeightStream::Show(const Slot& slot, uint64_t wait_begin_ns) const {
-  const int layer =
-      slot.unit < static_cast<int64_t>(layers_.size()) ? static_cast<int>(slot.unit) : -1;
-  c_.timeline->Add(Timeline::Track::kStall, layer, -1, wait_begin_ns, NowNanos());
-  for (uint32_t i = 0; i < slot.requests; ++i) {
-    const ReadRequest& read = slot.reads[i];
-    c_.timeline->Add(Timeline::Track::kAheadRead, layer, -1, read.submit_ns, read.done_ns);
+// While pinned units are still being read, a pass does not wait for those behind it.
+void WeightStream::Urge(Slot* slot) {
+  for (uint32_t i = 0; i < slot->requests; ++i) {
+    ReadRequest& read = slot->reads[i];
+    if (read.done || !queue_->Cancel(&read)) continue;
+    read.priority = ReadPriority::kDemand;
+    queue_->Submit(&read);
   }
+}
+
+void WeightStream::Show(uint32_t unit, std::span<const ReadRequest> reads,
+                        uint64_t wait_begin_ns) const {
+  const int layer = unit < layers_.size() ? static_cast<int>(unit) : -1;
+  c_.timeline->Add(Timeline::Track::kStall, layer, -1, wait_begin_ns, NowNanos());
+  for (const ReadRequest& read : reads)
+    c_.timeline->Add(Timeline::Track::kAheadRead, layer, -1, read.submit_ns, read.done_ns);
 }
 
 void WeightStream::Release(uint32_t unit) {

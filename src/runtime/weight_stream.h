@@ -1,15 +1,17 @@
 // WeightStream: pinned weights, and a ring through which the other blocks of a dense model flow.
 //
-// Contract: owner-thread only. Load reads the pinned units and all vectors at open (large
-// sequential reads, several in flight). Layers and head slabs are then acquired in pass order; a
-// streamed unit's matrices are valid until Release, which starts the next read (read-ahead is ring
-// slots - 1, cyclic over passes, so the next token's first block is already under way). Acquire of
-// an out-of-turn unit drains the ring and starts over: always right, only slower. No allocation
-// after Load.
+// Contract: owner-thread only. BeginPinned reads all vectors and starts reading the pinned units
+// (large sequential reads, in pass order) while the owner goes on; the first Acquire of a pinned
+// unit waits for it. Layers and head slabs are acquired in pass order; a streamed unit's matrices
+// are valid until Release, which starts the next read (read-ahead is ring slots - 1, cyclic over
+// passes, so the next token's first block is already under way). Acquire of an out-of-turn unit
+// drains the ring and starts over: always right, only slower. A read that fails ends the pass with
+// the unit's name, file and offset; the next pass asks again. No allocation after Start.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "io/read_queue.h"
@@ -17,6 +19,7 @@
 #include "memory/ledger.h"
 #include "model/weights.h"
 #include "runtime/memory_plan.h"
+#include "runtime/pinned_units.h"
 #include "runtime/timeline.h"
 #include "sluice/types.h"
 
@@ -34,8 +37,12 @@ class WeightStream {
   };
   // Maps the arenas; nothing is read yet.
   static Result<std::unique_ptr<WeightStream>> Make(Context context);
-  // Everything that stays.
-  Status LoadPinned(ReadQueue* queue);
+  // Everything that stays: the vectors now, the matrices in the background.
+  Status BeginPinned(ReadQueue* queue);
+  // Waits for them.
+  Status FinishPinned();
+  // Bytes of pinned units that have arrived.
+  uint64_t pinned_bytes_read() const { return pinned_units_.bytes_done(); }
   // From here on units stream through `queue`; begins to read ahead.
   void Start(ReadQueue* queue);
   std::vector<MutableByteSpan> PinnedMemory() const;
@@ -57,8 +64,12 @@ class WeightStream {
   uint32_t head_part_row(uint32_t i) const { return head_rows_[i]; }
   const float* output_norm() const { return output_norm_; }
   const std::vector<float>& rope_factors() const { return rope_factors_; }
-  // Null unless the whole embedding is in memory (pinned, or tied to a pinned head).
-  const uint8_t* embedding() const { return embedding_; }
+  // Null unless the whole embedding is in memory (pinned, or tied to a pinned head) by now.
+  const uint8_t* embedding() const {
+    return embedding_ != nullptr && Ready(embedding_unit_) ? embedding_ : nullptr;
+  }
+  // Whether the matrices of a pinned unit are there by now.
+  bool Ready(uint32_t unit) const { return pinned_units_.complete() || pinned_units_.Ready(unit); }
 
   uint64_t stall_ns() const { return stall_ns_; }
 
@@ -75,8 +86,8 @@ class WeightStream {
   Status LoadVectors();
   Status LoadVector(const VectorSpec& spec, float* out, std::vector<uint8_t>* bytes);
   Status LoadDerived(uint32_t layer, float** at);
-  Status LoadMatrices();
-  Status ReadAll(std::vector<ReadRequest>* reads);
+  void PlacePinned();
+  Status AwaitPinned(uint32_t unit);
   bool Streams(uint32_t unit) const;
   const UnitLayout& UnitOf(uint32_t unit) const;
   uint32_t NextStreamed(uint32_t unit) const;
@@ -85,7 +96,9 @@ class WeightStream {
   void ReadAhead();
   Slot* Find(uint32_t unit);
   void Drain();
-  void Show(const Slot& slot, uint64_t wait_begin_ns) const;
+  void Urge(Slot* slot);
+  Status Failed(uint32_t unit, const Status& status) const;
+  void Show(uint32_t unit, std::span<const ReadRequest> reads, uint64_t wait_begin_ns) const;
 
   Context c_;
   ReadQueue* queue_ = nullptr;
@@ -99,6 +112,8 @@ class WeightStream {
   const float* output_norm_ = nullptr;
   std::vector<float> rope_factors_;
   const uint8_t* embedding_ = nullptr;
+  uint32_t embedding_unit_ = 0;
+  PinnedUnits pinned_units_;
   std::vector<Slot> slots_;
   uint32_t last_issued_ = 0;
   bool anything_streams_ = false, with_head_ = true;

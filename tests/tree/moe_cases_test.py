@@ -148,7 +148,7 @@ class Cases:
         check("M02 experts streamed all along", 0 < done.stats.get("hit_rate", 1) < 0.95, done.stats)
 
     def m04(self):
-        command = self.command(self.big, ids(24), 40, "60M", "--ctx", "512", "--lookahead", "0")
+        command = self.command(self.big, ids(24), 40, "60M", "--ctx", "512", "--lookahead", "0", "--expert-slots", 24)
         with open(self.big, "rb") as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -278,11 +278,11 @@ class Cases:
               0 < read / 1024 < decode / 4, stats)
 
     def i08(self):
-        """Layers of 5 MB and a head of 3 MB; the first read of each run of bytes is the only small one (but for the 64 samples
+        """Layers of 30 MB and a head of 14 MB; the first read of each run of bytes is the only small one (but for the 64 samples
         by which the prefix store tells models apart)."""
-        model = forge(self.sluice, self.work / "dense.gguf", layers=2, experts=2, used=1, hidden=2048, ff=256, heads=16,
+        model = forge(self.sluice, self.work / "dense.gguf", layers=2, experts=2, used=1, hidden=4096, ff=256, heads=32,
                       head_dim=128)
-        command = self.command(model, ids(1), 0, "1G", "--ctx", "256", "--io", "pread", "--no-prefix-store")
+        command = self.command(model, ids(1), 16, "1G", "--ctx", "256", "--io", "pread", "--no-prefix-store")
         calls, volume = self.count_reads(command)
         size = os.path.getsize(model)
         check(f"I08 {calls} reads of {volume / max(calls, 1) / 1024:.0f} KiB while loading {size / MIB:.0f} MiB",
