@@ -104,7 +104,7 @@ TEST_F(Conversation, ProgressBar) {
   std::string prompt;
   for (int i = 0; i < 20; ++i) prompt += "The river goes to the sea. ";
   Terminal terminal({"run", model_, "-p", prompt, "-n", "2", "--greedy", "--ctx", "512", "--chunk",
-                     "16", "--act", "f32", "--threads", "1"});
+                     "16", "--act", "f32", "--threads", "1", "--no-prefix-store"});
   EXPECT_TRUE(terminal.WaitFor("prefill  [", 60)) << terminal.screen();
   EXPECT_TRUE(terminal.WaitFor(" left", 60)) << terminal.screen();
   EXPECT_EQ(terminal.WaitExit(60), 0) << terminal.screen();
