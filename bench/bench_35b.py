@@ -107,6 +107,7 @@ def medians(rows, engine, limit):
     peak = max(r["peak_rss_bytes"] for r in runs)
     return dict(decode=med("decode_tok_s"), ttft=med("ttft_s"), prefill=med("prefill_tok_s"), mb=per_token / 1e6, peak=peak,
                 hit=med("hit_rate"), fraction=med("bound_fraction"), bound=med("bound_tok_s"), stall=med("stall_ms_per_token"),
+                shared=med("shared_bound_tok_s"), of_shared=med("shared_bound_fraction"),
                 compute=med("compute_ms_per_token"), ahead=med("lookahead_accuracy"), runs=len(runs))
 
 
@@ -114,8 +115,8 @@ def table(a, rows, limits):
     lines = [f"# {a.shape}, routing {a.routing_name}, {a.prompt} + {a.decode} tokens, cold", "",
              f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores, commit {commit()}, "
              f"medians of {a.rounds} interleaved rounds, options `{a.extra or 'defaults'}`", "",
-             "| limit | engine | decode tok/s | ratio | first token s | prefill tok/s | read MB/token | hit | bound tok/s | reached | stall / compute ms | peak MiB |",
-             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
+             "| limit | engine | decode tok/s | ratio | first token s | prefill tok/s | read MB/token | hit | bound tok/s | reached | shared bound | reached | stall / compute ms | peak MiB |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for limit in limits:
         them = medians(rows, "llama.cpp", limit)
         for engine in ("sluice", "llama.cpp"):
@@ -123,12 +124,12 @@ def table(a, rows, limits):
             if not m:
                 failed = [r["facts"] for r in rows if r["engine"] == engine and r["limit"] == limit]
                 if failed:
-                    lines.append(f"| {limit / 2**30:g} GiB | {engine} | failed: {failed[0].get('exit_code')}, OOM kills {failed[0].get('oom_kills')} |" + " |" * 9)
+                    lines.append(f"| {limit / 2**30:g} GiB | {engine} | failed: {failed[0].get('exit_code')}, OOM kills {failed[0].get('oom_kills')} |" + " |" * 11)
                 continue
             own = engine == "sluice"
             ratio = f"{m['decode'] / them['decode']:.2f}x" if own and them and them["decode"] else ""
             lines.append(f"| {limit / 2**30:g} GiB | {engine} | {m['decode']:.2f} | {ratio} | {m['ttft']:.1f} | {m['prefill']:.2f} | {m['mb']:.0f} | "
-                         + (f"{m['hit']:.3f} | {m['bound']:.2f} | {m['fraction']:.2f} | {m['stall']:.0f} / {m['compute']:.0f} | " if own else "| | | | ")
+                         + (f"{m['hit']:.3f} | {m['bound']:.2f} | {m['fraction']:.2f} | {m['shared']:.2f} | {m['of_shared']:.2f} | {m['stall']:.0f} / {m['compute']:.0f} | " if own else "| | | | | | ")
                          + f"{m['peak'] / 2**20:.0f} |")
     return "\n".join(lines) + "\n"
 
