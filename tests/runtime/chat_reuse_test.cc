@@ -78,6 +78,13 @@ size_t Pages(const std::string& state_dir) {
   return n;
 }
 
+// Thousands of tokens on a small model: seconds as they are, many minutes under a sanitizer.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr const char* kTooLong = "SKIP: takes minutes under a sanitizer; the release build runs it";
+#else
+constexpr const char* kTooLong = nullptr;
+#endif
+
 class ChatReuse : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -103,6 +110,7 @@ class ChatReuse : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(ChatReuse, ASecondChatWithALongSystemPrompt) {
+  if (kTooLong != nullptr) GTEST_SKIP() << kTooLong;
   const std::string questions[] = {"who?", "and where?", "tell me"};
   std::string system, want[3];
   size_t total[3];
@@ -213,6 +221,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ChatReuse, ::testing::Values("dense", "moe", "h
 // Case M14 where most is kept: 200 turns of a hybrid, everything forgotten after each fifth, pages
 // and checkpoints in a store that is full long before: memory does not grow.
 TEST(ChatReuseMemory, DoesNotGrowWithTurns) {
+  if (kTooLong != nullptr) GTEST_SKIP() << kTooLong;
   // Some thousand files are flushed, which says nothing here: in memory where that can be.
   const bool in_memory = std::filesystem::exists("/dev/shm");
   const test::TempFolder folder(in_memory ? "/dev/shm" : std::filesystem::temp_directory_path());
