@@ -34,6 +34,15 @@ uint32_t TileRows(uint32_t floats, uint32_t tokens, uint32_t grain) {
 
 bool Wants(uint32_t formats, ActFormat format) { return (formats & FormatBit(format)) != 0; }
 
+// Without the formats of which n elements are no whole blocks: no weights have such rows (a
+// mixture's input is asked for in every format of the model, gpt-oss has 2,880 columns).
+uint32_t Fitting(uint32_t formats, uint32_t n) {
+  for (const ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
+    if (n % BlockOf(format) != 0) formats &= ~FormatBit(format);
+  }
+  return formats;
+}
+
 uint64_t PartBytes(ActFormat format, uint32_t rows, uint32_t cols) {
   const uint64_t n = uint64_t{rows} * cols;
   return AlignUp(n, 64) + AlignUp(4 * rows * (ActScales(format, cols) + 1), 64) +
@@ -108,6 +117,7 @@ ActRows Exec::View(ActFormat format, const Operand& x) const {
 }
 
 void Exec::NormRow(NormArgs args, const ActBuffer& buffer, uint64_t row, uint32_t formats) const {
+  formats = Fitting(formats, args.n);
   const bool both = (formats & kBothInts) == kBothInts;
   const ActFormat format = Wants(formats, ActFormat::kQ8x32)    ? ActFormat::kQ8x32
                            : Wants(formats, ActFormat::kQ8x256) ? ActFormat::kQ8x256
@@ -120,6 +130,7 @@ void Exec::NormRow(NormArgs args, const ActBuffer& buffer, uint64_t row, uint32_
 
 void Exec::QuantizeRow(const float* x, uint32_t n, const ActBuffer& buffer, uint64_t row,
                        uint32_t formats) const {
+  formats = Fitting(formats, n);
   for (const ActFormat format : {ActFormat::kQ8x32, ActFormat::kQ8x256}) {
     if (Wants(formats, format)) ops_->quantize_row(x, n, Out(format, buffer, row, n));
   }
