@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/cpu.h"
+#include "tests/gates/engine_gate.h"
 #include "tests/pack/forge_support.h"
 
 namespace sluice {
@@ -24,24 +25,20 @@ uint64_t LineOf(const Plan& plan, const std::string& tag) {
 
 Answer Ask(const std::string& path, int64_t slots, int lookahead, ActType act = ActType::kAuto) {
   Answer answer;
-  EngineOptions o;
-  o.need_text = false;
-  o.threads = 2;
-  o.context = 256;
+  EngineOptions o = test::GateOptions(256);
   o.expert_slots = slots;
   o.lookahead = lookahead;
   o.act = act;
-  const auto engine = Engine::Open(path, o);
-  EXPECT_TRUE(engine.ok()) << engine.status().ToString();
-  if (!engine.ok()) return answer;
-  const auto session = Session::Create(engine->get());
+  const std::unique_ptr<Engine> engine = test::OpenEngine(path, o);
+  if (engine == nullptr) return answer;
+  const auto session = Session::Create(engine.get());
   EXPECT_TRUE((*session)->Append(std::vector<TokenId>{1, 2, 3}).ok());
   for (TokenId i = 0; i < 60; ++i) {
     const TokenId id = (i * 37 + 5) % 640;
     EXPECT_TRUE((*session)->Append({&id, 1}).ok());
   }
-  answer.plan = (*engine)->plan();
-  answer.stats = (*engine)->stats();
+  answer.plan = engine->plan();
+  answer.stats = engine->stats();
   return answer;
 }
 

@@ -10,6 +10,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_split.h"
 #include "tests/formats/gguf_builder.h"
+#include "tests/gates/engine_gate.h"
 #include "tests/pack/forge_support.h"
 
 namespace sluice {
@@ -62,22 +63,18 @@ struct Answer {
 
 Answer Ask(const std::string& path, int64_t slots, int lookahead) {
   Answer answer;
-  EngineOptions o;
-  o.need_text = false;
-  o.threads = 2;
-  o.context = 128;
+  EngineOptions o = test::GateOptions(128);
   o.expert_slots = slots;
   o.lookahead = lookahead;
-  const auto engine = Engine::Open(path, o);
-  EXPECT_TRUE(engine.ok()) << engine.status().ToString();
-  if (!engine.ok()) return answer;
-  const auto session = Session::Create(engine->get());
+  const std::unique_ptr<Engine> engine = test::OpenEngine(path, o);
+  if (engine == nullptr) return answer;
+  const auto session = Session::Create(engine.get());
   std::vector<TokenId> ids;
   for (TokenId i = 0; i < 30; ++i) ids.push_back((i * 37 + 5) % 640);
   EXPECT_TRUE((*session)->Append(ids).ok());
   for (TokenId id = 0; id < 12; ++id) EXPECT_TRUE((*session)->Append({&id, 1}).ok());
-  answer.stats = (*engine)->stats();
-  answer.plan = (*engine)->plan();
+  answer.stats = engine->stats();
+  answer.plan = engine->plan();
   answer.hash = answer.stats.logits_hash;
   return answer;
 }
