@@ -116,6 +116,16 @@ ActRows Exec::View(ActFormat format, const Operand& x) const {
   return rows;
 }
 
+MatmulArgs Exec::ArgsOf(const Matrix& w, const Operand& x, const float* bias) const {
+  MatmulArgs args;
+  args.weights = w.data;
+  args.row_bytes = w.row_bytes;
+  args.type = w.type;
+  args.x = View(FormatFor(w.type), x);
+  args.bias = bias;
+  return args;
+}
+
 void Exec::NormRow(NormArgs args, const ActBuffer& buffer, uint64_t row, uint32_t formats) const {
   formats = Fitting(formats, args.n);
   const bool both = (formats & kBothInts) == kBothInts;
@@ -158,12 +168,7 @@ void Exec::Project(const Operand& x, std::span<const Projection> jobs) {
   std::array<MatmulJob, kJobsMax> list;
   size_t n = 0;
   for (const Projection& job : jobs) {
-    MatmulArgs args;
-    args.weights = job.w->data;
-    args.row_bytes = job.w->row_bytes;
-    args.type = job.w->type;
-    args.x = View(FormatFor(job.w->type), x);
-    args.bias = job.bias;
+    MatmulArgs args = ArgsOf(*job.w, x, job.bias);
     args.out = job.out;
     args.out_stride = job.out_stride;
     list[n++] = {args, job.w->rows};

@@ -102,6 +102,8 @@ class Exec {
              uint32_t first_col = 0) const;
   // An operand as one of its formats.
   ActRows View(ActFormat format, const Operand& x) const;
+  // W x + bias; the caller says where to.
+  MatmulArgs ArgsOf(const Matrix& w, const Operand& x, const float* bias) const;
 
   // One row of a norm in the formats of a set: int8 into the buffer, floats to args.y. args.y must
   // have room for a row in any case.

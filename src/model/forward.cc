@@ -64,12 +64,7 @@ void Forward::Project(const float* x, std::initializer_list<To> to) {
 }
 
 void Forward::AddProjected(const Operand& in, const Matrix& w, const float* bias, float scale) {
-  MatmulArgs args;
-  args.weights = w.data;
-  args.row_bytes = w.row_bytes;
-  args.type = w.type;
-  args.x = exec_.View(exec_.FormatFor(w.type), in);
-  args.bias = bias;
+  MatmulArgs args = exec_.ArgsOf(w, in, bias);
   args.out_stride = c.hidden;
   const MatmulJob job{args, w.rows, t.x, scale};
   exec_.Run({&job, 1});
@@ -95,18 +90,9 @@ void Forward::AddResidual(const float* y, float scale) {
 }
 
 Operand Forward::Gated(const Operand& h, const GluMatrices& m, Glu glu) {
-  const auto args = [&](const Matrix& w, const float* bias) {
-    MatmulArgs product;
-    product.weights = w.data;
-    product.row_bytes = w.row_bytes;
-    product.type = w.type;
-    product.x = exec_.View(exec_.FormatFor(w.type), h);
-    product.bias = bias;
-    return product;
-  };
   const uint32_t n = m.gate.rows;
   const ActFormat format = exec_.FormatFor(m.down.type);
-  const GluJob job{args(m.gate, m.gate_bias), args(m.up, m.up_bias)};
+  const GluJob job{exec_.ArgsOf(m.gate, h, m.gate_bias), exec_.ArgsOf(m.up, h, m.up_bias)};
   exec_.RunGlu({&job, 1}, {.unit = {.glu = glu},
                            .n = n,
                            .format = format,

@@ -59,13 +59,7 @@ struct Bench {
     want = ActBuffer::Place(&arena, tokens, cols_max, formats);
   }
   MatmulArgs Args(const Matrix& w, const Operand& x, const float* bias) const {
-    MatmulArgs args;
-    args.weights = w.data;
-    args.row_bytes = w.row_bytes;
-    args.type = w.type;
-    args.x = exec.View(exec.FormatFor(w.type), x);
-    args.bias = bias;
-    return args;
+    return exec.ArgsOf(w, x, bias);
   }
   void ExpectSameInts(ActFormat format, uint32_t cols, const std::string& what) const {
     if (format == ActFormat::kF32) return;
