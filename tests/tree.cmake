@@ -30,6 +30,7 @@ if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/tree/fault_io_test.py AND TARGET test_io AND
   sluice_script_test(fault_io ${fault_io_args})
 endif()
 if(TARGET sluice AND NOT SLUICE_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+  sluice_script_test(state_kill tests/tree/state_kill_test.py --sluice $<TARGET_FILE:sluice>)
   sluice_script_test(moe_fault tests/tree/moe_fault_test.py --sluice $<TARGET_FILE:sluice>)
   sluice_script_test(moe_cases tests/tree/moe_cases_test.py --sluice $<TARGET_FILE:sluice>)
 endif()
