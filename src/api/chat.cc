@@ -1,6 +1,10 @@
 // The public Chat: a conversation on a Session, kept in files.
+#include <unistd.h>
+
+#include <cerrno>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "api/chat_core.h"
 #include "api/chat_ids.h"
@@ -36,13 +40,16 @@ Result<SessionFile> ReadSession(const std::string& path) {
 }  // namespace
 
 struct Chat::Impl {
-  Engine* engine;
-  Session* session;
+  Engine* engine = nullptr;
+  Session* session = nullptr;
   RenderOptions render;
   ChatCore core;
   std::string autosave_path;
   double autosave_s = 0;
-  std::string marked_text;  // what `mark` was computed for
+  bool autosaved = false;  // the file holds an answer on its way
+  bool file_is_new = false;
+  std::optional<std::string> file_before;  // its bytes before that, if there were any to be read
+  std::string marked_text;                 // what `mark` was computed for
   uint32_t mark = 0;
 
   // The date of the conversation, once it matters.
@@ -57,10 +64,14 @@ struct Chat::Impl {
   uint32_t SystemMark(const TextModel& text);
   ChatCall::TickFn Autosave(const GenerateOptions& options, const ChatCall::NoticeFn& notice);
   Status Store(const std::string& path, ChatState state, const GenerateOptions& options);
+  void RememberFile();
+  void RestoreFile(const ChatCall::NoticeFn& notice);
 };
 
-Chat::Chat(Engine* engine, Session* session)
-    : impl_(std::make_unique<Impl>(Impl{engine, session, {}, {}, {}, 0, {}, 0})) {}
+Chat::Chat(Engine* engine, Session* session) : impl_(std::make_unique<Impl>()) {
+  impl_->engine = engine;
+  impl_->session = session;
+}
 Chat::~Chat() = default;
 void Chat::SetSystem(const std::string& text) { impl_->core.SetSystem(text); }
 void Chat::SetContextFull(ContextFull mode) { impl_->core.SetContextFull(mode); }
@@ -112,11 +123,14 @@ Result<GenerateResult> Chat::Impl::Call(const GenerateOptions& options,
     return Greedy(prompt, tokens_max, options.cancel);
   };
   call.tick = Autosave(options, notice);
+  autosaved = false;
   Result<GenerateResult> result = run(call);
-  if (result.ok()) {
-    session->Mark(session->length());
-    session->Keep(/*with_state=*/true);
+  if (!result.ok()) {
+    RestoreFile(notice);
+    return result;
   }
+  session->Mark(session->length());
+  session->Keep(/*with_state=*/true);
   return result;
 }
 
@@ -151,7 +165,9 @@ ChatCall::TickFn Chat::Impl::Autosave(const GenerateOptions& options,
   return [this, options, notice,
           p = Kept{NowSeconds(), 0}](const std::function<ChatState()>& state) mutable {
     if (NowSeconds() - p.saved_s < autosave_s) return;
+    RememberFile();
     const Status status = Store(autosave_path, state(), options);
+    autosaved = autosaved || status.ok();
     if (!status.ok() && !p.failed && notice)
       notice("the answer so far is not saved: " + status.ToString());
     p.failed = !status.ok();
@@ -161,6 +177,32 @@ ChatCall::TickFn Chat::Impl::Autosave(const GenerateOptions& options,
     if (with_state) p.state_at = session->length();
     p.saved_s = NowSeconds();  // a slow disk must not get all of the time
   };
+}
+
+// What the file was before the answer that is being saved on its way: a session file is small.
+void Chat::Impl::RememberFile() {
+  if (autosaved) return;
+  file_is_new = access(autosave_path.c_str(), F_OK) != 0 && errno == ENOENT;
+  file_before.reset();
+  if (file_is_new) return;
+  Result<std::string> bytes = ReadSmallFile(autosave_path, session_format::kFileBytesMax);
+  if (bytes.ok()) file_before = std::move(*bytes);
+}
+
+// After an error the conversation is as before, and so is its file.
+void Chat::Impl::RestoreFile(const ChatCall::NoticeFn& notice) {
+  if (!autosaved) return;
+  Status status(Code::kIo, "it could not be read before", autosave_path);
+  if (file_before) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(file_before->data());
+    status = WriteFileAtomically(autosave_path, {bytes, file_before->size()}, 0600);
+  } else if (file_is_new) {
+    status = unlink(autosave_path.c_str()) == 0 || errno == ENOENT
+                 ? Status()
+                 : Status(Code::kIo, "cannot delete it", autosave_path);
+  }
+  if (!status.ok() && notice)
+    notice("the session file keeps the answer as far as it came: " + status.ToString());
 }
 
 void Chat::SetAutosave(const std::string& path, double seconds) {

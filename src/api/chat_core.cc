@@ -11,12 +11,11 @@ namespace {
 // the remaining conversation through the model again, so it must not happen at every token.
 uint32_t RoomyLimit(uint32_t capacity) { return capacity - capacity / 4; }
 
-Status TooLong(size_t tokens, uint32_t capacity, bool alone) {
-  return Status(
-      Code::kContextFull,
-      fmt::format("{} {} tokens and the context holds {}",
-                  alone ? "this message alone needs" : "the conversation needs", tokens, capacity),
-      "context", alone ? "shorten it or enlarge the context" : "start anew or enlarge the context");
+Status TooLong(size_t tokens, uint32_t capacity, const char* what) {
+  return Status(Code::kContextFull,
+                fmt::format("{} {} tokens, with room for an answer, and the context holds {}", what,
+                            tokens + 1, capacity),
+                "context", "shorten it, start anew, or enlarge the context (--ctx)");
 }
 
 std::string OldestTurns(size_t turns) {
@@ -86,6 +85,11 @@ Status ChatCore::Render(const std::string& user, const ChatCall& call, Fit* fit)
   return {};
 }
 
+const char* ChatCore::Alone() const {
+  return state_.system.empty() ? "this message alone needs"
+                               : "the system text and this message alone need";
+}
+
 Result<ChatCore::Fit> ChatCore::FitPrompt(const std::string& user, const ChatCall& call) const {
   const uint32_t capacity = call.source->capacity();
   Fit fit;
@@ -94,10 +98,10 @@ Result<ChatCore::Fit> ChatCore::FitPrompt(const std::string& user, const ChatCal
   if (fit.prompt.size() < capacity) return fit;
   const bool alone = state_.turns.empty() && fit.summary.empty();
   if (state_.context_full == ContextFull::kStop || alone) {
-    return TooLong(fit.prompt.size(), capacity, alone);
+    return TooLong(fit.prompt.size(), capacity, alone ? Alone() : "the conversation needs");
   }
   SLUICE_ASSIGN(fit, MakeRoom(fit, user, 0, call));
-  if (fit.prompt.size() >= capacity) return TooLong(fit.prompt.size(), capacity, true);
+  if (fit.prompt.size() >= capacity) return TooLong(fit.prompt.size(), capacity, Alone());
   return fit;
 }
 

@@ -86,6 +86,7 @@ class ChatCore {
   static void Announce(const Fit& before, const Fit& after, const ChatCall& call);
   std::string MessagesJson(const std::string& summary, size_t first, size_t end,
                            const std::string* user) const;
+  const char* Alone() const;  // who needs all the room when no turn is left to drop
   Status Render(const std::string& user, const ChatCall& call, Fit* fit) const;
   Result<Fit> FitPrompt(const std::string& user, const ChatCall& call) const;
   Result<Fit> MakeRoom(const Fit& now, const std::string& user, size_t answer_tokens,

@@ -184,6 +184,14 @@ Result<GenerateResult> GenerateFrom(LogitsSource* source, std::span<const TokenI
     }
     prompt = {&bos, 1};
   }
+  const size_t held = source->tokens().size();
+  if (held + prompt.size() > source->capacity()) {
+    const std::string behind = held == 0 ? "" : fmt::format(" behind {} others", held);
+    return Status(Code::kContextFull,
+                  fmt::format("the prompt has {} tokens{} and the context holds {}", prompt.size(),
+                              behind, source->capacity()),
+                  "context", "shorten it or enlarge the context (--ctx)");
+  }
   if (!prompt.empty()) {
     // A fresh timeline may begin where another one has been.
     const uint32_t kept = source->tokens().empty() ? source->Align(prompt) : 0;

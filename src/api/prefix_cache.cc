@@ -1,6 +1,11 @@
 #include "sluice/prefix_cache.h"
 
+#include <dirent.h>
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <tuple>
 
 #include "runtime/prefix_store.h"
@@ -14,13 +19,44 @@ PrefixCacheEntry Public(PrefixEntry e) {
           e.used_unix_s,     e.damaged};
 }
 
+// 0, or why the folder cannot be read. A folder that is not there has no names.
+template <typename Each>
+int ForEachName(const std::string& folder, const Each& each) {
+  DIR* names = opendir(folder.c_str());
+  if (names == nullptr) return errno == ENOENT ? 0 : errno;
+  while (const dirent* name = readdir(names)) each(std::string(name->d_name));
+  closedir(names);
+  return 0;
+}
+
+Status Unreadable(const std::string& folder, int error) {
+  return Status(Code::kIo, fmt::format("cannot read the folder: {}", std::strerror(error)), folder,
+                error == EACCES ? "it belongs to another user" : "");
+}
+
+// What cannot be looked into must not pass for empty. A store that nobody has filled is no error.
+Status CheckReadable(const std::string& dir) {
+  std::vector<std::string> shards;
+  const int error = ForEachName(dir, [&](const std::string& name) {
+    const bool hex = name.find_first_not_of("0123456789abcdef") == name.npos;
+    if (name.size() == 2 && hex) shards.push_back(dir + "/" + name);
+  });
+  if (error != 0) return Unreadable(dir, error);
+  for (const std::string& shard : shards) {
+    const int why = ForEachName(shard, [](const std::string&) {});
+    if (why != 0 && why != ENOTDIR) return Unreadable(shard, why);  // a file there is not ours
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string PrefixCacheDir(const std::string& state_dir) { return state_dir + "/prefix"; }
 
 Result<std::vector<PrefixCacheEntry>> ListPrefixCache(const std::string& state_dir) {
-  SLUICE_ASSIGN(std::vector<PrefixEntry> found,
-                ListPrefixStore(PrefixCacheDir(state_dir), /*verify=*/false));
+  const std::string dir = PrefixCacheDir(state_dir);
+  SLUICE_TRY(CheckReadable(dir));
+  SLUICE_ASSIGN(std::vector<PrefixEntry> found, ListPrefixStore(dir, /*verify=*/false));
   std::vector<PrefixCacheEntry> entries;
   for (PrefixEntry& e : found) entries.push_back(Public(std::move(e)));
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
@@ -32,6 +68,7 @@ Result<std::vector<PrefixCacheEntry>> ListPrefixCache(const std::string& state_d
 Result<PrefixCacheVerdict> VerifyPrefixCache(const std::string& state_dir,
                                              const ProgressFn& progress) {
   const std::string dir = PrefixCacheDir(state_dir);
+  SLUICE_TRY(CheckReadable(dir));
   SLUICE_ASSIGN(std::vector<PrefixEntry> found, ListPrefixStore(dir, /*verify=*/true, progress));
   PrefixCacheVerdict verdict;
   std::vector<std::string> names;
@@ -48,7 +85,9 @@ Result<PrefixCacheVerdict> VerifyPrefixCache(const std::string& state_dir,
 
 Result<uint64_t> RemoveFromPrefixCache(const std::string& state_dir,
                                        const std::vector<std::string>& names) {
-  return RemoveFromPrefixStore(PrefixCacheDir(state_dir), names);
+  const std::string dir = PrefixCacheDir(state_dir);
+  SLUICE_TRY(CheckReadable(dir));
+  return RemoveFromPrefixStore(dir, names);
 }
 
 }  // namespace sluice

@@ -17,10 +17,11 @@ namespace {
 constexpr const char* kHelp =
     "  /help             this list\n"
     "  /clear            forget the conversation, keep the system text\n"
-    "  /undo             forget the last question and its answer\n"
+    "  /undo             forget the last question and its answer; the up arrow brings the\n"
+    "                    question back, to be edited\n"
     "  /system [TEXT]    set the system text for the next answer (none: remove it)\n"
     "  /set NAME VALUE   temp, top-k, top-p, min-p, typical-p, repeat-penalty,\n"
-    "                    presence-penalty, frequency-penalty, seed, n\n"
+    "                    presence-penalty, frequency-penalty, seed, n (none: show)\n"
     "  /continue         go on with an answer that was cut\n"
     "  /context-full [stop|drop|summarise]\n"
     "                    when the context is full: refuse, drop the oldest turns, or have the\n"
@@ -108,11 +109,25 @@ class Repl {
   }
 
  private:
+  std::string Turns() const {
+    return chat_.turns() == 1 ? std::string("1 turn") : fmt::format("{} turns", chat_.turns());
+  }
+  static void Say(const std::string& text) { Tell(Dim("(" + text + ")") + "\n"); }
+
   void TellResumed(const std::string& path) {
     Tell(Dim(fmt::format(
-             "{}: {} turns so far.{}", path, chat_.turns(),
+             "{}: {} so far.{}", path, Turns(),
              chat_.can_continue() ? " The last answer was cut; /continue goes on." : "")) +
          "\n");
+  }
+
+  void TellSettings() const {
+    const SamplingOptions& s = settings_.generate.sampling;
+    Tell(fmt::format(
+        "  temp {}, top-k {}, top-p {}, min-p {}, typical-p {}, repeat-penalty {},\n"
+        "  presence-penalty {}, frequency-penalty {}, seed {}, n {}\n",
+        s.temperature, s.top_k, s.top_p, s.min_p, s.typical_p, s.repeat_penalty, s.presence_penalty,
+        s.frequency_penalty, s.seed, settings_.generate.max_tokens));
   }
 
   // --stats: what this answer cost; the table at the end sums up all of them.
@@ -144,8 +159,10 @@ class Repl {
     const Status kept = KeepSession();
     if (!result->text.empty() && !result->text.ends_with('\n')) SLUICE_TRY(Out("\n"));
     if (settings_.stats) TellTurn(*result);
-    if (result->finish_reason == "cancelled") Tell(Dim("(stopped)") + "\n");
-    if (result->finish_reason == "length") Tell(Dim("(cut at the token limit)") + "\n");
+    const char* on = chat_.can_continue() ? " /continue goes on." : "";
+    if (result->finish_reason == "cancelled") Tell(Dim(fmt::format("(stopped){}", on)) + "\n");
+    if (result->finish_reason == "length")
+      Tell(Dim(fmt::format("(cut at the token limit){}", on)) + "\n");
     if (result->finish_reason == "context") {
       Notice(
           fmt::format("the context of {} tokens is full: the answer ends here; /clear makes room",
@@ -164,12 +181,15 @@ class Repl {
       Tell(kHelp);
     } else if (name == "/clear") {
       chat_.Clear();
+      Say("forgotten");
       return KeepSession();
     } else if (name == "/undo") {
       if (!chat_.Undo()) return Status(Code::kUsage, "there is nothing to undo");
+      Say(fmt::format("forgotten; {} left", Turns()));
       return KeepSession();
     } else if (name == "/system") {
       chat_.SetSystem(rest);
+      Say(rest.empty() ? "no system text" : "the system text is for the next answer");
       return KeepSession();
     } else if (name == "/continue") {
       return Show([&] { return chat_.Continue(settings_.generate, Notice); });
@@ -181,9 +201,12 @@ class Repl {
       return Save(rest);
     } else if (name == "/load") {
       return Load(rest);
+    } else if (name == "/set" && rest.empty()) {
+      TellSettings();
     } else if (name == "/set") {
       const size_t cut = rest.find(' ');
-      if (cut == std::string::npos) return Status(Code::kUsage, "want /set NAME VALUE");
+      if (cut == std::string::npos)
+        return Status(Code::kUsage, "want /set NAME VALUE", "", "/set alone shows all");
       SLUICE_TRY(Set(rest.substr(0, cut), rest.substr(cut + 1), &settings_.generate));
       return KeepSession();
     } else {

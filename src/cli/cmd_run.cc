@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "cli/chat_repl.h"
@@ -204,9 +205,18 @@ bool IsThere(const std::string& path) {
   return stat(path.c_str(), &info) == 0 || errno != ENOENT;
 }
 
+// A chat that will not be kept is better known before it is held than after.
+void WarnUnwritable(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return;
+  Notice(fmt::format("the chat will not be kept: {} ({})", std::strerror(errno), folder));
+}
+
 // What can be known of a session file before a model is loaded, which may take a while.
 Status CheckSessionFile(const Options& o) {
   if (!o.session) return Status();
+  WarnUnwritable(*o.session);
   if (!IsThere(*o.session)) {
     if (!o.go_on) return Status();
     return Status(Code::kUsage, "there is no chat to continue", *o.session);

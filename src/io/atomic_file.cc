@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
 
 namespace sluice {
 namespace {
@@ -29,6 +30,14 @@ Status WriteAll(int fd, ByteSpan bytes, const std::string& path) {
     done += static_cast<size_t>(n);
   }
   return fsync(fd) == 0 ? Status() : Failed("cannot flush", path);
+}
+
+// A link stays a link: the file that it leads to is replaced.
+std::string Target(const std::string& name) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(name, error)) return name;
+  const std::filesystem::path real = std::filesystem::canonical(name, error);
+  return error ? name : real.string();
 }
 
 void FlushFolder(const std::string& folder) {
@@ -53,7 +62,8 @@ Status MakeFolders(const std::string& path, unsigned mode) {
   return {};
 }
 
-Status WriteFileAtomically(const std::string& path, ByteSpan bytes, unsigned mode) {
+Status WriteFileAtomically(const std::string& name, ByteSpan bytes, unsigned mode) {
+  const std::string path = Target(name);
   static std::atomic<uint32_t> count{0};  // two threads of one process must not share a name
   const std::string temporary = fmt::format("{}.{}.{}.tmp", path, getpid(), count++);
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);

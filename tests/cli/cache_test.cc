@@ -102,6 +102,29 @@ TEST_F(CacheTest, VerifyDeletesWhatIsDamagedAndSaysSo) {
   EXPECT_EQ(Cache({"verify"}).code, 0);
 }
 
+// What cannot be looked into is an error of every verb: it must not pass for an empty store.
+TEST_F(CacheTest, AFolderThatCannotBeReadIsNotAnEmptyOne) {
+  WriteFile(state_ / "prefix", "a file");
+  const auto all_fail = [&] {
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"ls"}, {"stat"}, {"verify"}, {"rm", "--all"}, {"rm", page_}}) {
+      const ProcessResult result = Cache(words);
+      EXPECT_EQ(result.code, 5) << words[0] << result.err << result.out;
+      EXPECT_NE(result.err.find("cannot read the folder"), std::string::npos) << result.err;
+      EXPECT_NE(result.err.find(state_ / "prefix"), std::string::npos) << result.err;
+      EXPECT_EQ(result.out, "") << words[0];
+    }
+  };
+  all_fail();
+  std::filesystem::remove(state_ / "prefix");
+  Fill();
+  // A sub-folder that leads nowhere; permissions would not stop root.
+  const std::string shard = state_ / ("prefix/" + page_.substr(0, 2));
+  std::filesystem::remove_all(shard);
+  std::filesystem::create_symlink(shard, shard);
+  all_fail();
+}
+
 TEST_F(CacheTest, UsageErrors) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{}, "VERB is missing"},

@@ -44,10 +44,13 @@ TEST_F(Conversation, HistoryCommandsAndQuit) {
   EXPECT_EQ(saved[0]["content"], "You are terse.");
   EXPECT_EQ(saved[3]["content"], "first line\nsecond line");
   terminal.Type("/undo\n");
+  EXPECT_TRUE(terminal.WaitFor("(forgotten; 1 turn left)")) << terminal.screen();
   EXPECT_EQ(Saved(&terminal, dir / "b.json").size(), 3u);
   terminal.Type("/set temp 3x\n");
   EXPECT_TRUE(terminal.WaitFor("'3x' is not a number")) << terminal.screen();
-  terminal.Type("/set top-k 7\n/frob\n");
+  terminal.Type("/set top-k 7\n/set\n");
+  EXPECT_TRUE(terminal.WaitFor("top-k 7, top-p ")) << terminal.screen();
+  terminal.Type("/frob\n");
   EXPECT_TRUE(terminal.WaitFor("unknown command /frob")) << terminal.screen();
   terminal.Type("/stats\n");
   EXPECT_TRUE(terminal.WaitFor("peak memory")) << terminal.screen();

@@ -254,6 +254,8 @@ TEST_F(SmallModel, ContextEndIsAnnouncedAndExitsWithSix) {
   EXPECT_EQ(json["ids"].size() + json["prompt_ids"].size(), 16u);
   const ProcessResult over = Go({"-p", "hello the world 123", "--ctx", "4"});
   EXPECT_EQ(over.code, 6) << over.err;
+  EXPECT_NE(over.err.find("the prompt has "), std::string::npos) << over.err;
+  EXPECT_NE(over.err.find(" and the context holds 4 "), std::string::npos) << over.err;
   EXPECT_EQ(over.out, "");
   EXPECT_EQ(
       Sluice({"logits", model_, "--ids", "1,2,3,4,5", "--ctx", "4", "-o", "/tmp/never.npy"}).code,
@@ -308,6 +310,38 @@ TEST_F(SmallModel, PlanInspectBench) {
   for (const char* key : kStatsKeys) EXPECT_TRUE(measured.contains(key)) << key;
   EXPECT_EQ(measured["decode_tokens"], 4);
   EXPECT_EQ(measured["runs"][0]["logits_hash"], measured["runs"][1]["logits_hash"]);
+}
+
+// The prompt's products beside what the processor can multiply; floats have no such figure.
+TEST_F(SmallModel, BenchSaysWhatPartOfTheInt8PeakAPromptReached) {
+  const std::string model = Shared("cases/dev/gguf/ok-q8_0.gguf");
+  const auto bench = [&](const char* act, bool json) {
+    std::vector<std::string> words = {"bench", model, "--ctx",    "256", "--prompt-tokens", "64",
+                                      "--act", act,   "--decode", "1",   "--repeat",        "1"};
+    if (json) words.push_back("--json");
+    const ProcessResult run = Sluice(words);
+    EXPECT_EQ(run.code, 0) << run.err;
+    return run.out;
+  };
+  const auto one = ordered_json::parse(bench("q8", true));
+  EXPECT_GT(one["int8_peak_gops"].get<double>(), 0);
+  EXPECT_GT(one["prefill_int8_gops"].get<double>(), 0);
+  EXPECT_LE(one["prefill_int8_gops"].get<double>(), 1.5 * one["int8_peak_gops"].get<double>());
+  EXPECT_NEAR(one["prefill_int8_fraction"].get<double>(),
+              one["prefill_int8_gops"].get<double>() / one["int8_peak_gops"].get<double>(), 1e-9);
+  EXPECT_EQ(one["act_planes"], 1);
+  // The plan's counts over the prompt's time.
+  const auto plan = ordered_json::parse(Sluice({"plan", model, "--act", "q8", "--json"}).out);
+  const double operations =
+      64 * plan["int8_ops_per_token"].get<double>() + plan["int8_ops_per_logits"].get<double>();
+  EXPECT_NEAR(one["prefill_int8_gops"].get<double>() * one["prefill_s"].get<double>() * 1e9,
+              operations, 1e-6 * operations);
+  EXPECT_EQ(ordered_json::parse(bench("q16", true))["act_planes"], 2);
+  const auto floats = ordered_json::parse(bench("f32", true));
+  EXPECT_EQ(floats["act_planes"], 0);
+  EXPECT_EQ(floats["prefill_int8_fraction"], 0);
+  EXPECT_NE(bench("q8", false).find("of int8"), std::string::npos);
+  EXPECT_EQ(bench("f32", false).find("of int8"), std::string::npos);
 }
 
 TEST_F(SmallModel, BudgetBelowTheFloor) {

@@ -132,6 +132,24 @@ TEST_F(Kept, AFileThatCannotBeWrittenIsAnErrorAfterTheAnswer) {
   EXPECT_EQ(result.code, 5);
   EXPECT_EQ(result.out, want.out);
   EXPECT_TRUE(OneError(result.err)) << result.err;
+  // It is said before the model is loaded, too.
+  EXPECT_TRUE(result.err.starts_with("sluice: note: the chat will not be kept: ")) << result.err;
+  EXPECT_EQ(Sluice({"run", dir_ / "no.gguf", "--session", file_, "-p", "x"})
+                .err.find("sluice: note: the chat will not be kept"),
+            0u);
+}
+
+// A link to the file stays one: what it leads to is replaced.
+TEST_F(Kept, ThroughALink) {
+  const std::string target = file_;
+  ASSERT_EQ(Run({"-p", "who?", "-n", "3", "--greedy"}).code, 0);
+  const std::string first = ReadFile(target);
+  file_ = dir_ / "link";
+  std::filesystem::create_symlink(target, file_);
+  ASSERT_EQ(Run({"-p", "why", "-n", "3"}).code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(file_));
+  EXPECT_NE(ReadFile(target), first);
+  EXPECT_EQ(Parse()->chat.turns.size(), 2u);
 }
 
 // A07: killed at any moment, the file is the last whole one, and the chat goes on from there.

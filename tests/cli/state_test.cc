@@ -2,6 +2,7 @@
 // before a model is loaded, answers saved on their way, pauses, contexts that fill, and a bench
 // that stores nothing.
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <chrono>
 #include <csignal>
@@ -188,6 +189,65 @@ TEST_F(TinyChat, APauseIsNoTimeAtWork) {
   EXPECT_LT(1499 / rate, wall.count() - 1.6) << "the pause was counted";
 }
 
+// A small file system of its own; unmounted with the object.
+class SmallDisk {
+ public:
+  explicit SmallDisk(const char* size) {
+    mounted_ = mount("tmpfs", folder_.path().c_str(), "tmpfs", 0, size) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) umount2(folder_.path().c_str(), MNT_DETACH);
+  }
+  bool mounted() const { return mounted_; }
+  const std::string& path() const { return folder_.path(); }
+
+ private:
+  const TempFolder folder_;
+  bool mounted_ = false;
+};
+
+// The disk of the spilled KV is full in the middle of an answer that was saved on its way: the
+// conversation is as before the question, and so is its file.
+TEST_F(TinyChat, AnErrorInMidAnswerLeavesTheFileAsItWas) {
+  const SmallDisk disk("size=128k");
+  if (!disk.mounted()) GTEST_SKIP() << "SKIP: mounting a tmpfs needs root";
+  const Words ask = {"-p",    "why",         "-n",  "1700",          "--ignore-eos", "--save-every",
+                     "0.001", "--kv-memory", "256", "--scratch-dir", disk.path()};
+  const auto fails = [&] {
+    const ProcessResult result = Sluice(Run(ask));
+    EXPECT_EQ(result.code, 5) << result.err;
+    EXPECT_FALSE(result.out.empty()) << "it failed before the answer began";
+    EXPECT_NE(result.err.find(disk.path()), std::string::npos) << result.err;
+  };
+  fails();
+  EXPECT_FALSE(Exists(file_)) << "a new chat without a turn";
+  ASSERT_EQ(Sluice(Run({"-p", "who?", "-n", "20", "--seed", "3"})).code, 0);
+  const std::string before = ReadFile(file_);
+  ASSERT_FALSE(before.empty());
+  fails();
+  EXPECT_EQ(ReadFile(file_), before);
+  EXPECT_EQ(folder_.files(), 2u) << "the chat and the state folder: no temporary stays";
+  EXPECT_EQ(Sluice(Run({"-p", "and now?", "-n", "5"})).code, 0);
+  EXPECT_EQ(Parse(file_)->chat.turns.size(), 2u);
+}
+
+// An eighth of the context in memory, the rest on the disk: the same ids and the same logits.
+TEST_F(TinyChat, ALongContextInAnEighthOfItsMemory) {
+  const Words ask = {
+      "run",          model_,  "-p",   std::string(1700, 'w'), "-n",    "200", "--greedy",
+      "--ignore-eos", "--ctx", "2048", "--no-prefix-store",    "--json"};
+  const json whole = json::parse(Sluice(ask).out);
+  const json spilled =
+      json::parse(Sluice(Join(ask, {"--kv-memory", "256", "--scratch-dir", folder_.path()})).out);
+  EXPECT_GT(whole["prompt_ids"].size(), 1000u);
+  EXPECT_EQ(spilled["ids"], whole["ids"]);
+  EXPECT_EQ(spilled["stats"]["logits_hash"], whole["stats"]["logits_hash"]);
+  EXPECT_EQ(whole["stats"]["kv_spilled_bytes"], 0);
+  EXPECT_GT(spilled["stats"]["kv_spilled_bytes"], 0);
+  EXPECT_GT(spilled["stats"]["kv_spill_bytes_per_token"], 0);
+  EXPECT_EQ(folder_.files(), 0u) << "the file has no name";
+}
+
 // A context of 256 tokens and a turn of some 70: what --context-full says happens, the system text
 // stays, and so do the last turns.
 class FullContext : public TinyChat {
@@ -221,6 +281,20 @@ TEST_F(FullContext, StopRefusesAndChangesNothing) {
   EXPECT_EQ(session->chat.system, "be brief");
   EXPECT_EQ(session->chat.turns[0].user, "question number 0") << "nothing is dropped";
   if (last.out.empty()) EXPECT_EQ(ReadFile(file_), before) << "refused at once";
+}
+
+// With nothing left to drop, the error says what needs the room, and nothing changes.
+TEST_F(FullContext, ASystemTextThatFillsItIsRefused) {
+  const std::string many(2000, 'w');
+  for (const char* mode : {"stop", "drop", "summarise"}) {
+    const ProcessResult result = Sluice(Run(
+        {"-p", "who?", "-n", "9", "--context-full", mode, "--system", many, "--greedy"}, "256"));
+    EXPECT_EQ(result.code, 6) << mode << result.err;
+    EXPECT_NE(result.err.find("the system text and this message alone need"), std::string::npos)
+        << result.err;
+    EXPECT_NE(result.err.find("--ctx"), std::string::npos) << result.err;
+    EXPECT_FALSE(Exists(file_)) << mode;
+  }
 }
 
 TEST_F(FullContext, DropLeavesTheOldestTurnsOut) {
