@@ -43,6 +43,9 @@ struct Plan {
   uint32_t experts_total = 0, expert_slots = 0, experts_per_token = 0;
   uint64_t expert_bytes = 0;  // one expert
   uint64_t pinned_bytes = 0, streamed_bytes_per_token = 0, active_bytes_per_token = 0;
+  uint32_t act_planes = 0;  // int8 rows that a row of activations is split into; 0: floats
+  // Two per quantised weight that a token passes through and plane: in the layers, in the head.
+  uint64_t int8_ops_per_token = 0, int8_ops_per_logits = 0;
 
   // The prediction: t_flash = streamed bytes / disk, t_mem = active bytes / memory; 1 / max of
   // both.

@@ -31,6 +31,11 @@ struct Stats {
   double bound_tok_s = 0, bound_fraction = 0;  // reading and computing overlap for nothing
   // The same, but they slow each other down as measured here (after Engine::MeasureMachine).
   double shared_bound_tok_s = 0, shared_bound_fraction = 0;
+  // Int8 operations of the prompts (Plan::int8_ops_per_token), second planes included, in 1e9 per
+  // second of prefill_s; the best of this machine and instruction set on registers, all threads
+  // (after Engine::MeasureMachine), and the quotient.
+  double prefill_int8_gops = 0, int8_peak_gops = 0, prefill_int8_fraction = 0;
+  uint32_t act_planes = 0;  // int8 rows per row of activations, 0: floats
   std::string logits_hash;  // xxh3-64 of every logits row computed, hex
   std::string isa, io, kv;
   int threads = 0;  // that compute now: fewer than asked for where the process may use fewer cores

@@ -3,7 +3,10 @@
 #include "api/engine_impl.h"
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "base/thread_pool.h"
+#include "kernels/peak.h"
 #include "model/config_common.h"
+#include "runtime/int8_work.h"
 
 namespace sluice {
 namespace {
@@ -33,6 +36,19 @@ std::vector<std::string> RopeNotices(const RopeOptions& options, const RopeConfi
   if (rope.scaling == RopeScaling::kYarn) text += fmt::format(" from {}", rope.original_context);
   text += fmt::format(", base {:g}; the answer is another than the model file's own", rope.theta);
   return {text};
+}
+
+constexpr double kPeakSeconds = 0.05;
+
+void AddInt8Rates(const Plan& plan, double peak_gops, Stats* stats) {
+  stats->act_planes = plan.act_planes;
+  stats->int8_peak_gops = peak_gops;
+  if (stats->prompt_tokens == 0 || stats->prefill_s <= 0) return;
+  const double operations =
+      static_cast<double>(stats->prompt_tokens) * static_cast<double>(plan.int8_ops_per_token) +
+      static_cast<double>(plan.int8_ops_per_logits);
+  stats->prefill_int8_gops = operations / stats->prefill_s * 1e-9;
+  if (peak_gops > 0) stats->prefill_int8_fraction = stats->prefill_int8_gops / peak_gops;
 }
 
 struct Opened {
@@ -75,6 +91,7 @@ Result<std::unique_ptr<Engine>> Engine::Open(const std::string& model_path,
   impl->defaults = std::move(opened.defaults);
   impl->digest = std::move(opened.digest);
   SLUICE_ASSIGN(impl->core, EngineCore::Open(std::move(opened.core)));
+  impl->cpus = options.cpus;
   impl->notices = RopeNotices(options.rope, impl->core->config().rope);
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -113,10 +130,17 @@ uint32_t Engine::context() const { return impl_->core->plan().context; }
 const std::string& Engine::generation_defaults_json() const { return impl_->defaults; }
 Stats Engine::stats() const {
   Stats stats = impl_->core->stats();
+  AddInt8Rates(plan(), impl_->int8_peak_gops, &stats);
   stats.notices.insert(stats.notices.end(), impl_->notices.begin(), impl_->notices.end());
   return stats;
 }
 void Engine::ResetStats() { impl_->core->ResetStats(); }
-void Engine::MeasureMachine() { impl_->core->MeasureMachine(); }
+void Engine::MeasureMachine() {
+  impl_->core->MeasureMachine();
+  const Stats stats = impl_->core->stats();
+  ThreadPool pool(stats.threads, impl_->cpus);  // the core's sleeps meanwhile
+  impl_->int8_peak_gops =
+      MeasureOperations(FindPeakLoops(stats.isa).int8, &pool, kPeakSeconds) * 1e-9;
+}
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 // Contract: private to the api room.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,8 @@ struct Engine::Impl {
   std::vector<std::string> notices;  // beside the core's
   ModelDigest digest;
   std::unique_ptr<EngineCore> core;
+  std::vector<int> cpus;                   // --cpus, for what is measured beside the core
+  std::atomic<double> int8_peak_gops = 0;  // of the last MeasureMachine
   std::mutex identity_mutex;
   std::optional<ModelIdentity> identity;
 

@@ -14,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "kernels/peak.h"
 #include "model/parts.h"
+#include "runtime/int8_work.h"
 #include "sluice/sampling.h"
 
 namespace sluice {
@@ -86,8 +87,9 @@ class Bench {
     report_->memory_gb_s = Reads(loops.read, &pool_);
     ThreadPool one(1);
     report_->memory_one_gb_s = Reads(loops.read, &one);
-    report_->int8_gop_s = Products(loops.int8);
-    report_->f32_gop_s = Products(loops.f32);
+    const double seconds = kPeakShare * seconds_each_;
+    report_->int8_gop_s = MeasureOperations(loops.int8, &pool_, seconds) * 1e-9;
+    report_->f32_gop_s = MeasureOperations(loops.f32, &pool_, seconds) * 1e-9;
   }
 
   // Pieces as long as the products' parts: each is walked as eight streams.
@@ -99,18 +101,6 @@ class Bench {
       pool->Run(pieces, [&](int i) { read(&weights_[static_cast<uint64_t>(i) * bytes], bytes); });
     });
     return static_cast<double>(bytes) * pieces / seconds * 1e-9;
-  }
-
-  double Products(uint64_t (*loop)(uint64_t)) {
-    if (loop == nullptr) return 0;
-    uint64_t rounds = 1;
-    for (double start = NowSeconds(); loop(rounds) > 0; start = NowSeconds(), rounds *= 2) {
-      if (NowSeconds() - start > 2e-3) break;
-    }
-    const int threads = pool_.threads();
-    const double seconds =
-        BestOf(kPeakShare, [&] { pool_.Run(threads, [&](int) { (void)loop(rounds); }); });
-    return static_cast<double>(loop(1) * rounds) * threads / seconds * 1e-9;
   }
 
   double BestMatmul(const MatmulArgs& args, uint32_t rows) {

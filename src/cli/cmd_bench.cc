@@ -97,7 +97,8 @@ Stats MedianStats(const std::vector<Stats>& runs) {
        {&Stats::ttft_s, &Stats::prefill_s, &Stats::decode_s, &Stats::prefill_tok_s,
         &Stats::decode_tok_s, &Stats::hit_rate, &Stats::bytes_per_token, &Stats::stall_ms_per_token,
         &Stats::compute_ms_per_token, &Stats::bound_tok_s, &Stats::bound_fraction,
-        &Stats::shared_bound_tok_s, &Stats::shared_bound_fraction, &Stats::lookahead_accuracy}) {
+        &Stats::shared_bound_tok_s, &Stats::shared_bound_fraction, &Stats::prefill_int8_gops,
+        &Stats::int8_peak_gops, &Stats::prefill_int8_fraction, &Stats::lookahead_accuracy}) {
     std::vector<double> values;
     for (const Stats& run : runs) values.push_back(run.*field);
     out.*field = Median(std::move(values));
@@ -128,6 +129,13 @@ std::string Table(const std::vector<Stats>& runs, const Stats& median, double lo
           "other down as here",
           median.shared_bound_fraction * 100, median.shared_bound_tok_s);
     }
+  }
+  if (median.prefill_int8_fraction > 0) {
+    out += fmt::format(
+        "\n  prefill multiplies {:.1f} GOP/s of int8{}, {:.0f} % of the {:.1f} GOP/s on registers",
+        median.prefill_int8_gops,
+        median.act_planes > 1 ? fmt::format(" ({} planes per weight)", median.act_planes) : "",
+        median.prefill_int8_fraction * 100, median.int8_peak_gops);
   }
   return out + fmt::format("\n  {} {}, logits {}\n", median.isa, median.io, median.logits_hash);
 }
@@ -200,6 +208,8 @@ Status CmdBench(const VerbArgs& words) {
                             {"reused_tokens", run.reused_tokens},
                             {"prefill_bytes_read", run.prefill_bytes_read},
                             {"prefill_tok_s", run.prefill_tok_s},
+                            {"prefill_int8_gops", run.prefill_int8_gops},
+                            {"int8_peak_gops", run.int8_peak_gops},
                             {"decode_tok_s", run.decode_tok_s},
                             {"stall_ms_per_token", run.stall_ms_per_token},
                             {"logits_hash", run.logits_hash}});

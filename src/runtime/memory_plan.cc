@@ -10,6 +10,7 @@
 #include "memory/cache_policy.h"
 #include "model/bind_common.h"
 #include "model/experts.h"
+#include "runtime/int8_work.h"
 #include "runtime/kv_spill.h"
 #include "runtime/prefix_cache.h"
 #include "runtime/router_guess.h"
@@ -102,6 +103,7 @@ class Planner {
   void FitExperts(uint64_t free_bytes, MemoryPlan* plan) const;
   void Describe(MemoryPlan* plan) const;
   void DescribeKv(MemoryPlan* plan) const;
+  void DescribeWork(Plan* table) const;
   void Predict(Plan* table) const;
   Status TooSmall() const;
   bool float_act() const { return in_.act == ActType::kF32; }
@@ -464,6 +466,7 @@ void Planner::Describe(MemoryPlan* plan) const {
   DescribeKv(plan);
   t.pinned_bytes = plan->pinned_bytes;
   t.active_bytes_per_token = active_bytes_;
+  DescribeWork(&t);
   t.experts_total = static_cast<uint32_t>(experts_total_);
   t.expert_slots = plan->experts.slots;
   t.experts_per_token = static_cast<uint32_t>(experts_per_token_);
@@ -510,6 +513,13 @@ void Planner::Describe(MemoryPlan* plan) const {
   }
   for (const UnitLayout& slab : plan->slab_units) t.streamed_bytes_per_token += slab.bytes;
   Predict(&t);
+}
+
+void Planner::DescribeWork(Plan* t) const {
+  t->act_planes = float_act() ? 0 : (base_.act_formats & ActBuffer::kTwoPlanes) != 0 ? 2 : 1;
+  const Int8Work work = Int8WorkOf(map_, t->act_planes);
+  t->int8_ops_per_token = work.per_token;
+  t->int8_ops_per_logits = work.per_logits;
 }
 
 void Planner::DescribeKv(MemoryPlan* plan) const {
