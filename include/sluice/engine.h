@@ -57,6 +57,9 @@ struct EngineOptions {
   // with prefix_store_bytes 0 not even those.
   bool no_prefix_store = false;
   uint64_t prefix_store_bytes = uint64_t{4} << 30;
+  // A prompt on its way is kept this often, so that one that is cancelled or killed goes on from
+  // there; 0: after each chunk.
+  double keep_every_s = 5;
   std::string scratch_dir = "/var/tmp";  // of files without a name, on a disk
   bool private_session = false;          // nothing of this run's texts or states is stored
   double lookahead_noise = 0;  // tests: share of look-ahead guesses replaced by random ones

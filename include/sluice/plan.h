@@ -21,6 +21,12 @@ struct PlanLine {
   std::string detail;  // one short phrase
 };
 
+// What the whole context would take in one KV format, wherever it lies.
+struct PlanKvFormat {
+  std::string name;  // as --kv takes it
+  uint64_t bytes_per_token = 0, bytes = 0;
+};
+
 struct Plan {
   std::string model, arch;
   uint64_t budget_bytes = 0;
@@ -35,8 +41,12 @@ struct Plan {
   uint64_t kv_bytes_per_token = 0, kv_bytes = 0, state_bytes = 0;
   // kv_bytes is memory, for this many tokens; the rest of the context spills to a file.
   uint64_t kv_resident_tokens = 0, kv_spill_bytes = 0, kv_window_bytes = 0;
+  // The part of kv_bytes that belongs to layers with a sliding window, which keep the last tokens
+  // only; kv_bytes_per_token is without them.
+  uint64_t kv_sliding_bytes = 0, kv_sliding_tokens = 0;
   std::string spill_dir;
   std::string kv_format;
+  std::vector<PlanKvFormat> kv_formats;  // all of them, the chosen one too
   uint32_t layers = 0, layers_pinned = 0, layers_streamed = 0;
   bool head_pinned = true;
   uint32_t read_ahead = 0;  // streamed blocks beyond the one computed

@@ -73,6 +73,15 @@ ordered_json LinesJson(const std::vector<PlanLine>& lines) {
   return out;
 }
 
+ordered_json KvFormatsJson(const std::vector<PlanKvFormat>& formats) {
+  ordered_json out = ordered_json::array();
+  for (const PlanKvFormat& kv : formats) {
+    out.push_back(
+        {{"name", kv.name}, {"bytes_per_token", kv.bytes_per_token}, {"bytes", kv.bytes}});
+  }
+  return out;
+}
+
 std::vector<Row> SpeedRows(const Stats& s) {
   std::vector<Row> rows;
   rows.push_back({"load", FormatDuration(s.load_s), ""});
@@ -136,6 +145,10 @@ std::string PlanTable(const Plan& plan) {
   rows.push_back(
       {"context", fmt::format("{} tokens", plan.context),
        fmt::format("KV {}, {} per token", plan.kv_format, FormatBytes(plan.kv_bytes_per_token))});
+  for (const PlanKvFormat& kv : plan.kv_formats) {
+    rows.push_back({"  --kv " + kv.name, FormatBytes(kv.bytes),
+                    fmt::format("{} per token", FormatBytes(kv.bytes_per_token))});
+  }
   rows.push_back({"prefill chunk", fmt::format("{} tokens", plan.chunk), ""});
   rows.push_back({"layers", fmt::format("{}", plan.layers), LayersText(plan)});
   rows.push_back({"active per token", FormatBytes(plan.active_bytes_per_token),
@@ -167,7 +180,10 @@ ordered_json PlanJson(const Plan& p) {
           {"chunk", p.chunk},
           {"kv_format", p.kv_format},
           {"kv_bytes_per_token", p.kv_bytes_per_token},
+          {"kv_formats", KvFormatsJson(p.kv_formats)},
           {"kv_bytes", p.kv_bytes},
+          {"kv_sliding_bytes", p.kv_sliding_bytes},
+          {"kv_sliding_tokens", p.kv_sliding_tokens},
           {"kv_resident_tokens", p.kv_resident_tokens},
           {"kv_spill_bytes", p.kv_spill_bytes},
           {"kv_window_bytes", p.kv_window_bytes},

@@ -17,12 +17,23 @@ uint32_t PagesFor(uint64_t tokens) {
 }  // namespace
 
 Result<KvPagePool> KvPagePool::Make(Ledger* ledger, uint64_t page_bytes, uint32_t pages,
-                                    uint32_t frames) {
+                                    uint32_t frames, uint64_t sliding_bytes,
+                                    uint32_t sliding_frames) {
   if (frames == 0 || frames > pages) frames = pages;
+  sliding_frames = sliding_bytes > 0 ? std::min(sliding_frames, pages) : 0;
   const std::optional<uint64_t> bytes = CheckedMul(page_bytes, frames);
-  if (!bytes || pages > INT32_MAX)
+  const std::optional<uint64_t> sliding = CheckedMul(sliding_bytes, sliding_frames);
+  if (!bytes || !sliding || pages > INT32_MAX)
     return Status(Code::kBudget, fmt::format("{} KV pages wanted", pages), "kv");
   KvPagePool pool;
+  if (sliding_bytes > 0) {
+    SLUICE_ASSIGN(pool.sliding_, Arena::Make(ledger, "kv", *sliding, Touch::kLazily));
+    pool.sliding_bytes_ = sliding_bytes;
+    pool.sliding_frame_.assign(pages, -1);
+    pool.free_sliding_frames_.reserve(sliding_frames);
+    for (uint32_t frame = sliding_frames; frame-- > 0;)
+      pool.free_sliding_frames_.push_back(static_cast<int32_t>(frame));
+  }
   SLUICE_ASSIGN(pool.arena_, Arena::Make(ledger, "kv", *bytes, Touch::kLazily));
   pool.page_bytes_ = page_bytes;
   pool.frames_ = frames;
@@ -66,10 +77,25 @@ void KvPagePool::Ref(int page) {
   ++references_[static_cast<size_t>(page)];
 }
 
+bool KvPagePool::TakeSliding(int page) {
+  assert(!has_sliding(page));
+  if (free_sliding_frames_.empty()) return false;
+  sliding_frame_[static_cast<size_t>(page)] = free_sliding_frames_.back();
+  free_sliding_frames_.pop_back();
+  return true;
+}
+
+void KvPagePool::DropSliding(int page) {
+  if (sliding_data(page) == nullptr) return;
+  free_sliding_frames_.push_back(sliding_frame_[static_cast<size_t>(page)]);
+  sliding_frame_[static_cast<size_t>(page)] = -1;
+}
+
 void KvPagePool::Unref(int page) {
   assert(references(page) > 0);
   if (--references_[static_cast<size_t>(page)] > 0) return;
   free_.push_back(page);
+  DropSliding(page);
   if (!resident(page)) return;
   free_frames_.push_back(frame_[static_cast<size_t>(page)]);
   frame_[static_cast<size_t>(page)] = -1;
@@ -141,6 +167,10 @@ Status KvPageTable::MakeOwn(uint32_t index) {
                   fmt::format("{} pages", pool_->pages()), "raise --ctx");
   }
   memcpy(pool_->data(own), pool_->data(shared), pool_->page_bytes());
+  if (const uint8_t* sliding = pool_->sliding_data(shared);
+      sliding != nullptr && pool_->TakeSliding(own)) {
+    memcpy(pool_->sliding_data(own), sliding, pool_->sliding_bytes());
+  }
   pool_->Unref(shared);
   table_[index] = own;
   return Status();

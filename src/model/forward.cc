@@ -125,7 +125,7 @@ void Forward::Clamp(float* x, uint32_t n, float limit) {
 
 void Forward::StoreLatent(uint64_t i, uint32_t layer, const float* k) const {
   const KvLayout::Layer& l = kv_.layers[layer];
-  uint8_t* page = t.seq[i]->pages[t.pos[i] / kKvPageTokens] + l.offset;
+  uint8_t* page = t.seq[i]->PagesOf(l)[t.pos[i] / kKvPageTokens] + l.offset;
   exec_.ops().kv_store(kv_.format, false, k, c.mla.kv_rank + c.mla.rope_dim,
                        page + t.pos[i] % kKvPageTokens * l.k_row);
 }
@@ -133,7 +133,8 @@ void Forward::StoreLatent(uint64_t i, uint32_t layer, const float* k) const {
 // Row `row` of a.k and a.v, one KV head.
 void Forward::StoreHead(uint64_t row, uint32_t layer, uint32_t head) const {
   const KvLayout::Layer& l = kv_.layers[layer];
-  uint8_t* page = t.seq[row]->pages[t.pos[row] / kKvPageTokens] + l.offset + head * l.head_stride;
+  uint8_t* page =
+      t.seq[row]->PagesOf(l)[t.pos[row] / kKvPageTokens] + l.offset + head * l.head_stride;
   const uint64_t slot = t.pos[row] % kKvPageTokens, at = row * c.kv_heads[layer] + head;
   exec_.ops().kv_store(kv_.format, false, a.k + at * c.head_dim, c.head_dim, page + slot * l.k_row);
   exec_.ops().kv_store(kv_.format, true, a.v + at * c.head_dim_v, c.head_dim_v,
@@ -158,16 +159,24 @@ void Forward::ReadyHead(const LayerWeights& w, const HeadSteps& steps, uint64_t 
   StoreHead(row, w.layer, head);
 }
 
-void Forward::AttendHead(const Heads& h, uint64_t row, uint32_t kv_head) const {
+uint32_t Forward::PiecesFor(const Heads& h) const {
+  uint64_t seen = t.pos[t.rows - 1] + 1;  // the last row sees most
+  if (c.kinds[h.layer] == LayerKind::kSliding) seen = std::min<uint64_t>(seen, c.sliding_window);
+  return HeadPieces(t.rows * h.kv_heads, h.heads / h.kv_heads, exec_.threads(),
+                    seen * t.rows * h.heads * (h.dim_k + h.dim_v));
+}
+
+void Forward::AttendPart(const Heads& h, uint64_t row, uint32_t part) const {
   const KvLayout::Layer& l = kv_.layers[h.layer];
-  const uint64_t first_head = uint64_t{kv_head} * (h.heads / h.kv_heads);
+  const uint32_t kv_head = part / h.pieces;
   AttentionArgs args;
-  args.group = h.heads / h.kv_heads;
+  args.group = h.heads / h.parts();
+  const uint64_t first_head = uint64_t{part} * args.group;
   args.q = h.q + row * h.q_stride + first_head * h.dim_k;
   args.dim_k = h.dim_k;
   args.dim_v = h.dim_v;
   args.format = kv_.format;
-  args.pages = t.seq[row]->pages;
+  args.pages = t.seq[row]->PagesOf(l);
   args.k_offset = l.offset + kv_head * l.head_stride;
   args.v_offset = args.k_offset + l.v_offset;
   args.k_row = l.k_row;
@@ -183,29 +192,31 @@ void Forward::AttendHead(const Heads& h, uint64_t row, uint32_t kv_head) const {
 
 Operand Forward::Attend(const LayerWeights& w, const HeadSteps& steps) {
   const uint32_t kv_heads = c.kv_heads[w.layer], heads = c.heads[w.layer],
-                 cols = heads * c.head_dim_v, run = cols / kv_heads;
-  const Heads h{w.layer,
-                heads,
-                kv_heads,
-                c.head_dim,
-                c.head_dim_v,
-                a.q,
-                uint64_t{heads} * c.head_dim,
-                w[VectorRole::kSinks],
-                a.mixed,
-                cols};
+                 cols = heads * c.head_dim_v;
+  Heads h{w.layer,
+          heads,
+          kv_heads,
+          c.head_dim,
+          c.head_dim_v,
+          a.q,
+          uint64_t{heads} * c.head_dim,
+          w[VectorRole::kSinks],
+          a.mixed,
+          cols};
+  h.pieces = PiecesFor(h);
+  const uint32_t parts = h.parts(), run = cols / parts;
   const ActFormat format = exec_.FormatFor(w[MatrixRole::kO].type);
-  // A KV head's outputs are whole blocks almost always: then they are quantised where they are.
+  // A part's outputs are whole blocks almost always: then they are quantised where they are.
   const bool fits =
       format != ActFormat::kF32 && run % (format == ActFormat::kQ8x32 ? 32 : 256) == 0;
-  const auto attend = [&](uint64_t row, uint32_t head) {
-    AttendHead(h, row, head);
-    float* out = a.mixed + row * cols + head * run;
+  const auto attend = [&](uint64_t row, uint32_t part) {
+    AttendPart(h, row, part);
+    float* out = a.mixed + row * cols + part * run;
     if (steps.gate != nullptr)
-      exec_.ops().mul_sigmoid(steps.gate + row * cols + head * run, run, out);
-    if (fits) exec_.ops().quantize_row(out, run, exec_.Out(format, a.act, row, cols, head * run));
+      exec_.ops().mul_sigmoid(steps.gate + row * cols + part * run, run, out);
+    if (fits) exec_.ops().quantize_row(out, run, exec_.Out(format, a.act, row, cols, part * run));
   };
-  if (t.rows == 1) {
+  if (t.rows == 1 && h.pieces == 1) {
     exec_.For(kv_heads, 1, [&](uint32_t begin, uint32_t end) {
       for (uint32_t head = begin; head < end; ++head) {
         ReadyHead(w, steps, 0, head);
@@ -213,14 +224,14 @@ Operand Forward::Attend(const LayerWeights& w, const HeadSteps& steps) {
       }
     });
   } else {
-    // A row attends to the rows before it: all are stored first.
+    // A row attends to the rows before it, a piece to what others store: all are stored first.
     exec_.For(t.rows, kRowGrain, [&](uint32_t begin, uint32_t end) {
       for (uint64_t row = begin; row < end; ++row) {
         for (uint32_t head = 0; head < kv_heads; ++head) ReadyHead(w, steps, row, head);
       }
     });
-    exec_.For(t.rows * kv_heads, 1, [&](uint32_t begin, uint32_t end) {
-      for (uint32_t part = begin; part < end; ++part) attend(part / kv_heads, part % kv_heads);
+    exec_.For(t.rows * parts, 1, [&](uint32_t begin, uint32_t end) {
+      for (uint32_t i = begin; i < end; ++i) attend(i / parts, i % parts);
     });
   }
   if (fits || format == ActFormat::kF32)

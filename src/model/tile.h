@@ -16,8 +16,13 @@ namespace sluice {
 
 // What a row needs to know of its sequence: pages for attention, floats for the recurrence.
 struct SequenceView {
-  uint8_t* const* pages = nullptr;  // page table, one entry per kKvPageTokens positions
-  float* state = nullptr;           // StateLayout floats; null when the model has none
+  uint8_t* const* pages = nullptr;    // page table, one entry per kKvPageTokens positions
+  float* state = nullptr;             // StateLayout floats; null when the model has none
+  uint8_t* const* sliding = nullptr;  // the same for sliding parts, KvLayout::Layer::sliding
+
+  uint8_t* const* PagesOf(const KvLayout::Layer& layer) const {
+    return layer.sliding ? sliding : pages;
+  }
 };
 
 // Widths of the scratch rows, in elements.

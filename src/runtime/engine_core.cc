@@ -18,8 +18,9 @@ namespace sluice {
 namespace {
 
 constexpr uint32_t kContextDefault = 4096;
-// Part of the name of everything in the prefix store: raise it when any kernel gives other bits.
-constexpr int kNumericsVersion = 1;
+// Part of the name of everything in the prefix store: raise it when any kernel gives other bits, or
+// when a page is laid out in another way.
+constexpr int kNumericsVersion = 2;
 // Probing: more than eight reads in flight only queue (FIELD 1e). Fewer than four leave the device
 // idle between two completions when all processors are computing, which a probe does not see.
 const std::vector<int> kProbeDepths = {4, 8};
@@ -333,6 +334,7 @@ Status EngineCore::Load(const CoreInput& input) {
   context.timeline = timeline_.get();
   context.spill = spill_.get();
   context.float_act = options_.act == ActType::kF32;
+  context.keep_every_s = options_.keep_every_s;
   SLUICE_ASSIGN(loop_, StepLoop::Make(context));
   if (experts_ != nullptr) SLUICE_TRY(experts_->Attach(queue_.get(), &loop_->exec()));
   if (options_.mlock) LockPinned();
@@ -373,8 +375,9 @@ void EngineCore::AddExpertStats(Stats* s) const {
 }
 
 Status EngineCore::MakePools() {
-  SLUICE_ASSIGN(pages_, KvPagePool::Make(ledger_.get(), plan_.kv.page_bytes, plan_.split.pages,
-                                         plan_.split.frames));
+  SLUICE_ASSIGN(pages_,
+                KvPagePool::Make(ledger_.get(), plan_.kv.page_bytes, plan_.split.pages,
+                                 plan_.split.frames, plan_.kv.sliding_bytes, plan_.sliding_frames));
   SLUICE_ASSIGN(state_arena_,
                 Arena::Make(ledger_.get(), "state", plan_.state.floats * 4, Touch::kLazily));
   sequences_.state_floats = plan_.state.floats;
@@ -382,6 +385,13 @@ Status EngineCore::MakePools() {
     prefixes_ = std::make_unique<PrefixCache>(&pages_);
     sequences_.pages = &pages_;
     sequences_.cache = prefixes_.get();
+  }
+  if (plan_.kv.sliding_bytes > 0) {
+    SLUICE_ASSIGN(page_arena_,
+                  Arena::Make(ledger_.get(), "kv", plan_.kv.whole_page_bytes(), Touch::kLazily));
+    sequences_.scratch = {page_arena_.data(), plan_.kv.whole_page_bytes()};
+    sequences_.sliding_window = map_.config.sliding_window;
+    sequences_.sliding_used.assign(plan_.split.pages, 0);
   }
   if (plan_.state.floats > 0)
     sequences_.free_states.push_back(reinterpret_cast<float*>(state_arena_.data()));
@@ -457,7 +467,7 @@ Status EngineCore::OpenStore() {
       fmt::format("{} {:x}{} v{} rope {}", ops_->isa, plan_.act_formats,
                   options_.act == ActType::kF32 ? "f" : "", kNumericsVersion,
                   RopeText(map_.config.rope) + " " + RopeText(map_.config.rope_sliding));
-  store.identity.page_bytes = plan_.kv.page_bytes;
+  store.identity.page_bytes = plan_.kv.whole_page_bytes();
   store.identity.state_bytes = plan_.state.floats * 4;
   sequences_.root = RootKey(store.identity);
   Result<std::unique_ptr<PrefixStore>> opened = PrefixStore::Open(std::move(store));

@@ -119,7 +119,7 @@ class EngineCore {
   std::unique_ptr<ExpertStore> experts_;
   std::unique_ptr<BackgroundPrefault> prefault_;  // of experts_, until the first step is done
   KvPagePool pages_;
-  Arena state_arena_;
+  Arena state_arena_, page_arena_;
   std::unique_ptr<PrefixCache> prefixes_;
   std::unique_ptr<PrefixStore> store_;
   ModelDigest digest_;

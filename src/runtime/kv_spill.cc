@@ -25,32 +25,22 @@ constexpr size_t kRunsMax = 64;
 }  // namespace
 
 uint64_t KvSpill::Stride(const KvLayout& kv, uint32_t layer) {
-  if (!kv.layers[layer].present) return 0;
-  uint64_t end = kv.page_bytes;
-  for (size_t next = layer + 1; next < kv.layers.size(); ++next) {
-    if (!kv.layers[next].present) continue;
-    end = kv.layers[next].offset;
-    break;
-  }
-  return AlignUp(end - kv.layers[layer].offset, kAlignment);
+  const KvLayout::Layer& part = kv.layers[layer];
+  return part.present && !part.sliding ? AlignUp(part.bytes, kAlignment) : 0;
 }
 
 Result<std::unique_ptr<KvSpill>> KvSpill::Make(const Context& context) {
   std::unique_ptr<KvSpill> spill(new KvSpill(context));
   const uint64_t pages = context.pool->pages();
-  uint64_t base = 0, end = 0;
+  uint64_t base = 0;
+  size_t present = 0;
   spill->parts_.resize(context.kv->layers.size());
-  for (uint32_t i = static_cast<uint32_t>(spill->parts_.size()); i-- > 0;) {
+  for (uint32_t i = 0; i < spill->parts_.size(); ++i) {
     Part& part = spill->parts_[i];
     part.stride = Stride(*context.kv, i);
     if (part.stride == 0) continue;
     part.in_page = context.kv->layers[i].offset;
-    part.bytes = (end == 0 ? context.kv->page_bytes : end) - part.in_page;
-    end = part.in_page;
-  }
-  size_t present = 0;
-  for (Part& part : spill->parts_) {
-    if (part.stride == 0) continue;
+    part.bytes = context.kv->layers[i].bytes;
     part.base = base;
     part.first_sum = present++ * pages;
     base += part.stride * pages;

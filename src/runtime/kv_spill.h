@@ -1,5 +1,5 @@
 // KvSpill: the KV pages that found no frame, in a file without a name, and the window through which
-// attention sees them.
+// attention sees them. Sliding parts never come here: they are in memory or lost.
 //
 // Contract: the engine's step thread only. Attention of layer i needs layer i's part of each page
 // and nothing else, so the file is layer-major: part of page p at (base of i) + p * stride, which

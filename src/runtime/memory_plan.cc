@@ -86,6 +86,8 @@ class Planner {
   uint64_t SizedBytes(const Sizes& s) const;  // activations, chunk, logits
   uint64_t FixedBytes(const Sizes& s, const KvSplit& kv) const;
   uint64_t KvBytes(const KvSplit& kv) const;
+  uint32_t SlidingFrames(uint32_t chunk, const KvSplit& kv) const;
+  uint64_t SlidingBytes(uint32_t chunk, const KvSplit& kv) const;
   KvSplit Split(uint32_t context, uint32_t resident) const;
   KvSplit AskedSplit(uint32_t context) const;
   KvSplit LeastSplit(uint32_t context) const;
@@ -103,6 +105,7 @@ class Planner {
   void FitExperts(uint64_t free_bytes, MemoryPlan* plan) const;
   void Describe(MemoryPlan* plan) const;
   void DescribeKv(MemoryPlan* plan) const;
+  std::vector<PlanLine> KvLines(const MemoryPlan& plan) const;
   void DescribeWork(Plan* table) const;
   void Predict(Plan* table) const;
   Status TooSmall() const;
@@ -197,6 +200,19 @@ uint64_t Planner::KvBytes(const KvSplit& kv) const {
   return kv.frames * base_.kv.page_bytes + kv.window_bytes + kv.table_bytes;
 }
 
+// What a chunk and the window before its first row touch at most, and a copy of a shared page.
+uint32_t Planner::SlidingFrames(uint32_t chunk, const KvSplit& kv) const {
+  if (base_.kv.sliding_bytes == 0) return 0;
+  const uint64_t tokens = uint64_t{c_.sliding_window} + chunk;
+  return static_cast<uint32_t>(std::min<uint64_t>(kv.pages, tokens / kKvPageTokens + 3));
+}
+
+// Also room to put a page together in.
+uint64_t Planner::SlidingBytes(uint32_t chunk, const KvSplit& kv) const {
+  if (base_.kv.sliding_bytes == 0) return 0;
+  return SlidingFrames(chunk, kv) * base_.kv.sliding_bytes + base_.kv.whole_page_bytes();
+}
+
 // One page more than the context: a page that others share is copied before it is written.
 KvSplit Planner::Split(uint32_t context, uint32_t resident) const {
   KvSplit kv;
@@ -204,7 +220,8 @@ KvSplit Planner::Split(uint32_t context, uint32_t resident) const {
   const uint32_t pages = (context + kKvPageTokens - 1) / kKvPageTokens;
   kv.pages = pages + 1;
   kv.frames = std::min(resident, pages) + 1;
-  kv.table_bytes = uint64_t{kv.pages} * (PrefixCache::kEntryBytes + kKvPageTokens * 4 + 64);
+  kv.table_bytes = uint64_t{kv.pages} * (PrefixCache::kEntryBytes + kKvPageTokens * 4 + 64 +
+                                         (base_.kv.sliding_bytes > 0 ? 24 : 0));
   if (!kv.spills()) return kv;
   kv.window_pages = kv.pages - kv.frames;
   kv.windows = 2 * kv.window_pages * part_max_ <= in_.budget_bytes / kSecondWindowShare ? 2 : 1;
@@ -290,7 +307,7 @@ uint64_t Planner::SizedBytes(const Sizes& s) const {
 uint64_t Planner::FixedBytes(const Sizes& s, const KvSplit& kv) const {
   return in_.process_bytes + kProcessGrowthBytes +
          kThreadBytes * static_cast<uint64_t>(in_.threads) + base_.vector_bytes +
-         base_.derived_bytes + KvBytes(kv) + base_.state.floats * 4 +
+         base_.derived_bytes + KvBytes(kv) + SlidingBytes(s.chunk, kv) + base_.state.floats * 4 +
          base_.embed_buffers * base_.embed_buffer_bytes + base_.experts.staging_bytes +
          SizedBytes(s);
 }
@@ -321,10 +338,11 @@ Sizes Planner::ChooseSizes() const {
     return {chunk, std::min(chunk, kTileMax), 1};
   }
   uint32_t chunk = std::min(experts_total_ > 0 ? kChunkMaxMoe : kChunkMaxDense, most);
-  const uint64_t least = SizedBytes({kChunkMin, kChunkMin, 1});
+  const auto bytes = [&](uint32_t n) {
+    return SizedBytes({n, std::min(n, kTileMax), 1}) + SlidingBytes(n, base_.split);
+  };
   for (; chunk > kChunkMin; chunk /= 2) {
-    if (SizedBytes({chunk, std::min(chunk, kTileMax), 1}) - least <= in_.budget_bytes / kChunkShare)
-      break;
+    if (bytes(chunk) - bytes(kChunkMin) <= in_.budget_bytes / kChunkShare) break;
   }
   chunk = std::max(chunk, std::min(kChunkMin, in_.context));
   return {chunk, std::min(chunk, kTileMax), 1};
@@ -352,6 +370,7 @@ bool Planner::Fit(const Sizes& s, MemoryPlan* plan) const {
   plan->logits_rows = s.logits_rows;
   plan->activation_bytes = SizedBytes(s);
   plan->experts = ExpertSizes(s);
+  plan->sliding_frames = SlidingFrames(s.chunk, base_.split);
   plan->layer_pinned.assign(map_.layers.size(), 0);
   const uint64_t fixed = FixedBytes(s, base_.split);
   const uint64_t usable = in_.budget_bytes - in_.budget_bytes / kPageTableShare;
@@ -492,17 +511,7 @@ void Planner::Describe(MemoryPlan* plan) const {
   line("expert ring", plan->experts.ring * plan->experts.slot_bytes + plan->experts.staging_bytes,
        fmt::format("{} transient", plan->experts.ring));
   line("router copy", plan->experts.router_copy_bytes, "int8, for look-ahead");
-  const KvSplit& kv = plan->split;
-  line("kv", t.kv_bytes,
-       fmt::format(
-           "{} tokens, {}, {} B each{}", t.kv_resident_tokens, t.kv_format, t.kv_bytes_per_token,
-           kv.spills() ? fmt::format("; {} of {} spill to {}", FormatBytes(t.kv_spill_bytes),
-                                     FormatBytes(t.kv_spill_bytes + t.kv_bytes), t.spill_dir)
-                       : ""));
-  line("kv spare", kv.frames > 0 ? plan->kv.page_bytes : 0, "one page, for copies of shared ones");
-  line("kv window", kv.window_bytes,
-       fmt::format("spilled pages of {} layer{} at a time", kv.windows, kv.windows > 1 ? "s" : ""));
-  line("kv tables", kv.table_bytes, fmt::format("{} pages", kv.pages));
+  for (PlanLine& kv : KvLines(*plan)) line(kv.tag.c_str(), kv.bytes, std::move(kv.detail));
   line("state", t.state_bytes, "recurrent layers");
   line("activations", plan->activation_bytes + plan->embed_buffers * plan->embed_buffer_bytes,
        fmt::format("prefill chunk {}, tile {}, logits", plan->chunk, plan->tile));
@@ -522,15 +531,51 @@ void Planner::DescribeWork(Plan* t) const {
   t->int8_ops_per_logits = work.per_logits;
 }
 
+// Those of no bytes are left out by the caller.
+std::vector<PlanLine> Planner::KvLines(const MemoryPlan& plan) const {
+  const Plan& t = plan.table;
+  const KvSplit& kv = plan.split;
+  const bool assembles = plan.kv.sliding_bytes > 0;
+  const std::string spill =
+      kv.spills() ? fmt::format("; {} of {} spill to {}", FormatBytes(t.kv_spill_bytes),
+                                FormatBytes(t.kv_spill_bytes + t.kv_bytes), t.spill_dir)
+                  : "";
+  return {
+      {"kv", t.kv_bytes - t.kv_sliding_bytes,
+       fmt::format("{} tokens, {}, {} B each{}", t.kv_resident_tokens, t.kv_format,
+                   t.kv_bytes_per_token, spill)},
+      {"kv sliding", t.kv_sliding_bytes,
+       fmt::format("the last {} tokens, {} B each", t.kv_sliding_tokens,
+                   plan.kv.sliding_bytes_per_token())},
+      {"kv spare",
+       kv.frames > 0 ? plan.kv.page_bytes + (assembles ? plan.kv.whole_page_bytes() : 0) : 0,
+       assembles ? "two pages, for copies of shared ones and to put one together"
+                 : "one page, for copies of shared ones"},
+      {"kv window", kv.window_bytes,
+       fmt::format("spilled pages of {} layer{} at a time", kv.windows, kv.windows > 1 ? "s" : "")},
+      {"kv tables", kv.table_bytes, fmt::format("{} pages", kv.pages)},
+  };
+}
+
 void Planner::DescribeKv(MemoryPlan* plan) const {
   Plan& t = plan->table;
   const KvSplit& kv = plan->split;
   static constexpr std::array<const char*, 4> kFormatNames = {"f32", "f16", "q8", "k8v4"};
   t.kv_format = kFormatNames[static_cast<size_t>(in_.kv)];
   t.kv_bytes_per_token = plan->kv.bytes_per_token();
+  const uint64_t pages = (uint64_t{in_.context} + kKvPageTokens - 1) / kKvPageTokens;
+  t.kv_formats.clear();
+  for (size_t i = 0; i < kFormatNames.size(); ++i) {
+    const KvLayout layout = MakeKvLayout(c_, static_cast<KvFormat>(i));
+    t.kv_formats.push_back(
+        {kFormatNames[i], layout.bytes_per_token(),
+         pages * layout.page_bytes + plan->sliding_frames * layout.sliding_bytes});
+  }
   t.state_bytes = plan->state.floats * 4;
   const uint32_t frames = kv.frames > 0 ? kv.frames - 1 : 0;
-  t.kv_bytes = frames * plan->kv.page_bytes;
+  t.kv_sliding_bytes = plan->sliding_frames * plan->kv.sliding_bytes;
+  t.kv_sliding_tokens = plan->sliding_frames * kKvPageTokens;
+  t.kv_bytes = frames * plan->kv.page_bytes + t.kv_sliding_bytes;
   t.kv_resident_tokens = frames * kKvPageTokens;
   if (!kv.spills()) return;
   t.kv_spill_bytes = uint64_t{kv.window_pages} * plan->kv.page_bytes;

@@ -70,6 +70,7 @@ struct MemoryPlan {
   KvSplit split;
   uint64_t alignment = 4096;  // of reads
   KvLayout kv;
+  uint32_t sliding_frames = 0;  // for sliding parts of KV pages: a window and a chunk
   StateLayout state;
   Widths widths;
   uint32_t act_formats = 0;  // bit per ActFormat that the weights ask for

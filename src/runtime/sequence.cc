@@ -1,5 +1,7 @@
 #include "runtime/sequence.h"
 
+#include <string.h>
+
 #include <algorithm>
 
 namespace sluice {
@@ -29,13 +31,14 @@ Sequence::Sequence(SequencePool* pool, uint32_t context) : pool_(pool), context_
   keys_.reserve(pages + 1);
   keys_.push_back(pool->root);
   pointers_.resize(pages, nullptr);
+  if (sliding()) sliding_pointers_.resize(pages, nullptr);
   if (pool->pages != nullptr) table_.emplace(pool->pages, pages);
   if (pool->state_floats > 0 && !pool->free_states.empty()) {
     state_ = pool->free_states.back();
     pool->free_states.pop_back();
     ClearState();
   }
-  view_ = {pointers_.data(), state_};
+  view_ = {pointers_.data(), state_, sliding_pointers_.data()};
 }
 
 Sequence::~Sequence() {
@@ -45,6 +48,8 @@ Sequence::~Sequence() {
 
 void Sequence::ShowPages() {
   for (uint32_t i = 0; i < table_->pages(); ++i) pointers_[i] = table_->data(i);
+  for (uint32_t i = 0; sliding() && i < table_->pages(); ++i)
+    sliding_pointers_[i] = table_->sliding_data(i);
 }
 
 void Sequence::Cut(uint32_t n) {
@@ -67,11 +72,18 @@ void Sequence::Cut(uint32_t n) {
   if (table_) table_->Truncate(n);
 }
 
-void Sequence::Undo(uint32_t n) {
+void Sequence::Undo(uint32_t n, uint32_t done) {
+  const uint32_t pages = n / kKvPageTokens;
   tokens_.resize(n);
-  keys_.resize(std::min<size_t>(keys_.size(), n / kKvPageTokens + 1));
+  keys_.resize(std::min<size_t>(keys_.size(), pages + 1));
+  shared_pages_ = std::min(shared_pages_, pages);
+  kept_pages_ = std::min(kept_pages_, pages);
   if (recurrent()) state_stale = true;
-  if (table_) table_->Truncate(n);
+  if (!table_) return;
+  table_->Truncate(n);
+  // Sliding parts that were being computed again and are not whole.
+  for (uint32_t i = done / kKvPageTokens; sliding() && done < n && i < table_->pages(); ++i)
+    pool_->pages->DropSliding(table_->page(i));
 }
 
 void Sequence::ClearState() {
@@ -98,18 +110,38 @@ void Sequence::ChainTo(std::span<const TokenId> ids, uint32_t pages) {
 }
 
 Result<ByteSpan> Sequence::PageBytes(uint32_t index) const {
+  const KvPagePool& pages = *pool_->pages;
   const int page = table_->page(index);
-  if (!pool_->pages->resident(page)) return pool_->spill->Peek(page);
-  return ByteSpan(pool_->pages->data(page), pool_->pages->page_bytes());
+  ByteSpan bytes(pages.data(page), pages.page_bytes());
+  if (!pages.resident(page)) {
+    SLUICE_ASSIGN(bytes, pool_->spill->Peek(page));
+  }
+  if (!sliding()) return bytes;
+  if (!pages.has_sliding(page)) return Status(Code::kFailed, "a page without its sliding part");
+  memcpy(pool_->scratch.data(), bytes.data(), bytes.size());
+  memcpy(pool_->scratch.data() + bytes.size(), pages.sliding_data(page), pages.sliding_bytes());
+  return ByteSpan(pool_->scratch);
+}
+
+bool Sequence::FillPage(uint32_t index, const std::function<bool(MutableByteSpan)>& fill) {
+  KvPagePool& pages = *pool_->pages;
+  const int page = table_->page(index);
+  const MutableByteSpan here(pages.data(page), pages.page_bytes());
+  if (!sliding()) return fill(here);
+  FreeSliding(1, index, index + 1);  // which may use the scratch memory
+  if (!fill(pool_->scratch)) return false;
+  memcpy(here.data(), pool_->scratch.data(), here.size());
+  RememberSliding(page);
+  return true;
 }
 
 MutableByteSpan Sequence::StateBytes() const {
   return {reinterpret_cast<uint8_t*>(state_), pool_->state_floats * sizeof(float)};
 }
 
-void Sequence::Share() {
+void Sequence::Share(uint32_t n) {
   if (!table_) return;
-  const uint32_t full = length() / kKvPageTokens;
+  const uint32_t full = n / kKvPageTokens;
   ChainTo(tokens_, full);
   for (; shared_pages_ < full; ++shared_pages_) {
     const uint32_t i = shared_pages_;
@@ -203,10 +235,10 @@ bool Sequence::LoadPage(std::span<const TokenId> ids, uint32_t index) {
   }
   if (pool_->store == nullptr || !MakeRoom(1).ok() || !table_->Append(kKvPageTokens).ok())
     return false;
-  if (pool_->store->GetPage(keys_[index + 1], tokens,
-                            {table_->data(index), pool_->pages->page_bytes()})) {
-    return true;
-  }
+  const auto get = [&](MutableByteSpan page) {
+    return pool_->store->GetPage(keys_[index + 1], tokens, page);
+  };
+  if (FillPage(index, get)) return true;
   table_->Truncate(index * kKvPageTokens);
   return false;
 }
@@ -218,13 +250,21 @@ bool Sequence::LoadTail(std::span<const TokenId> ids, const Found& found) {
     table_->Adopt(found.tail.page, rest);
     return true;
   }
-  MutableByteSpan page;
-  if (rest > 0) {
-    if (!MakeRoom(1).ok() || !table_->Append(rest).ok()) return false;
-    page = {table_->data(pages), pool_->pages->page_bytes()};
-  }
-  return pool_->store->GetCheckpoint(KeyOf(ids, found.tokens), found.tokens,
-                                     TailOf(ids, found.tokens), page, StateBytes());
+  const auto get = [&](MutableByteSpan page) {
+    return pool_->store->GetCheckpoint(KeyOf(ids, found.tokens), found.tokens,
+                                       TailOf(ids, found.tokens), page, StateBytes());
+  };
+  if (rest == 0) return get({});
+  return MakeRoom(1).ok() && table_->Append(rest).ok() && FillPage(pages, get);
+}
+
+uint32_t Sequence::Resume() {
+  if (state_stale) return RestoreState();
+  if (!sliding()) return length();
+  // Back to where a window is whole, page by page: its rows are computed again from there.
+  uint32_t n = length();
+  while (!FetchWindow(n)) n = (n - 1) / kKvPageTokens * kKvPageTokens;
+  return n;
 }
 
 uint32_t Sequence::RestoreState() {
@@ -258,20 +298,32 @@ void Sequence::Mark(uint32_t tokens) {
   }
 }
 
-Status Sequence::Keep() {
+Status Sequence::KeepPages(uint32_t n) {
   if (!table_ || pool_->store == nullptr) return {};
-  const uint32_t full = length() / kKvPageTokens;
+  const uint32_t full = n / kKvPageTokens;
   ChainTo(tokens_, full);
   for (; kept_pages_ < full; ++kept_pages_) {
     const uint32_t i = kept_pages_;
     if (pool_->store->HasPage(keys_[i + 1])) continue;
+    if (!HasSliding(i)) return {};  // and what follows it is of no use
     SLUICE_ASSIGN(const ByteSpan page, PageBytes(i));
     SLUICE_TRY(pool_->store->PutPage(keys_[i + 1], PageOf(tokens_, i), page));
   }
+  return {};
+}
+
+Status Sequence::Keep() {
+  if (!table_ || pool_->store == nullptr) return {};
+  SLUICE_TRY(KeepPages(length()));
+  return KeepMarks(length());
+}
+
+Status Sequence::KeepMarks(uint32_t n) {
   if (recurrent()) return {};
   for (uint32_t mark : marks_) {
     const uint32_t rest = mark % kKvPageTokens;
-    if (mark > length() || rest == 0 || pool_->store->HasCheckpoint(KeyAt(mark))) continue;
+    if (mark > n || rest == 0 || !HasSliding(mark / kKvPageTokens)) continue;
+    if (pool_->store->HasCheckpoint(KeyAt(mark))) continue;
     SLUICE_ASSIGN(const std::unique_ptr<CheckpointWriter> writer, Begin(mark));
     SLUICE_ASSIGN(const ByteSpan page, PageBytes(mark / kKvPageTokens));
     SLUICE_TRY(writer->Commit(page));

@@ -21,6 +21,7 @@ Status Sequence::Reserve(uint32_t tokens) {
   const uint32_t fresh = PagesFor(tokens) - std::min(PagesFor(tokens), table_->pages());
   if (pool_->spill == nullptr) {
     SLUICE_TRY(MakeRoom(fresh + 1));
+    MakeRoomForCopy();
     SLUICE_TRY(table_->Append(tokens - length()));
     ShowPages();
     return {};
@@ -36,7 +37,12 @@ Status Sequence::Reserve(uint32_t tokens) {
 }
 
 Status Sequence::Extend(uint32_t from, uint32_t to) {
-  if (!table_ || pool_->spill == nullptr) return {};
+  if (!table_) return {};
+  if (pool_->spill != nullptr) SLUICE_TRY(ExtendFrames(from, to));
+  return sliding() ? ExtendSliding(from, to) : Status();
+}
+
+Status Sequence::ExtendFrames(uint32_t from, uint32_t to) {
   KvPagePool& pages = *pool_->pages;
   const uint32_t first = from / kKvPageTokens, end = PagesFor(to);
   uint32_t wanted = end - std::min(end, table_->pages());
@@ -49,7 +55,10 @@ Status Sequence::Extend(uint32_t from, uint32_t to) {
   for (uint32_t i = first; i < std::min(end, table_->pages()); ++i) {
     if (!pages.resident(table_->page(i))) SLUICE_TRY(FetchPage(i));
   }
-  if (to > tokens) SLUICE_TRY(table_->Append(to - tokens));
+  if (to > tokens) {
+    MakeRoomForCopy();
+    SLUICE_TRY(table_->Append(to - tokens));
+  }
   for (uint32_t i = first; i < end; ++i) pages.SetSaved(table_->page(i), false);
   SLUICE_TRY(FillFrames());
   ShowPages();

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 namespace sluice {
 namespace {
@@ -125,13 +126,14 @@ Status StepLoop::Run(const Request& r) {
   }
   if (!s.has_state()) return Status(Code::kBudget, "no recurrent state left for another session");
   SLUICE_TRY(s.Reserve(before + static_cast<uint32_t>(r.ids.size())));
-  // A stale recurrence is recomputed from the newest checkpoint.
-  uint32_t done = s.state_stale ? s.RestoreState() : before;
+  // What was lost by a cut is computed again.
+  uint32_t done = s.Resume();
   recomputed_ = before - done;
   s.tokens().insert(s.tokens().end(), r.ids.begin(), r.ids.end());
   const uint32_t total = s.length();
   Status status;
   shown_ = {total - before > 1 ? r.progress : nullptr, done, total - done, NowSeconds()};
+  kept_s_ = shown_.start_s;
   while (status.ok() && done < total) {
     const uint32_t n = std::min(c_.plan->chunk, total - done);
     // Recomputed tokens do not share a chunk with new ones, so that row indices stay simple.
@@ -141,7 +143,9 @@ Status StepLoop::Run(const Request& r) {
       status = RunChunk(r, std::span<const TokenId>(s.tokens()).subspan(done, rows), done,
                         done + rows == total);
     }
+    if (!status.ok()) break;
     done += rows;
+    if (done < total) KeepSoFar(&s, done, c_.keep_every_s);
   }
   if (status.ok()) {
     s.Share();
@@ -149,8 +153,21 @@ Status StepLoop::Run(const Request& r) {
   }
   snapshots_.Abort();
   s.ForgetDamaged();
-  s.Undo(before);
+  // Whoever stops a long prompt may ask the same again.
+  if (r.cancel != nullptr && *r.cancel) KeepSoFar(&s, done, 0);
+  s.Undo(before, done);
   return status;
+}
+
+// A prompt may take many minutes: what is complete of it outlives the step's end, whatever that is.
+void StepLoop::KeepSoFar(Sequence* s, uint32_t done, double every_s) {
+  s->Share(done);
+  if (NowSeconds() - kept_s_ < every_s) return;
+  const Status status = s->KeepPages(done);
+  if (!status.ok())
+    LogOnce(LogLevel::kNotice, "prompt pages",
+            "a prompt on its way is not kept: " + status.ToString());
+  kept_s_ = NowSeconds();  // a slow disk must not get all of the time
 }
 
 Status StepLoop::RunChunk(const Request& r, std::span<const TokenId> ids, uint32_t first_pos,

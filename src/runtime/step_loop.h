@@ -1,6 +1,7 @@
 // StepLoop: runs tokens through the model, layer by layer, chunk by chunk.
 //
-// Contract: owner-thread only; the caller serialises. No heap allocation inside Run. A chunk of
+// Contract: owner-thread only; the caller serialises. No heap allocation inside Run, but for what
+// of a prompt is kept on flash. A chunk of
 // tokens passes a layer before the next layer starts, so each streamed byte is read once per chunk;
 // inside a layer it is computed tile by tile. Logits rows have the same bits whatever chunk, tile,
 // thread count or budget (promise 2). Values that are not finite end the step with an error naming
@@ -54,6 +55,7 @@ class StepLoop {
     bool float_act = false;
     KvSpill* spill = nullptr;  // null: every KV page has a frame
     Timeline* timeline = nullptr;
+    double keep_every_s = 5;  // see EngineOptions
   };
   static Result<std::unique_ptr<StepLoop>> Make(Context context);
   ~StepLoop();
@@ -68,7 +70,9 @@ class StepLoop {
     const ProgressFn* progress = nullptr;
     std::span<float> logits;  // [vocab], receives the last row
   };
-  // Appends request.ids to the sequence. On error the sequence is as before.
+  // Appends request.ids to the sequence. On error the sequence is as before; full pages of the
+  // chunks that passed are known to the prefix cache, and of a prompt that is long or was cancelled
+  // to the store.
   Status Run(const Request& request);
   // Tokens of the last Run that the timeline held, but whose recurrent state was lost by a cut.
   uint32_t recomputed() const { return recomputed_; }
@@ -88,6 +92,7 @@ class StepLoop {
                   bool last);
   Status Layers(uint32_t first_pos, uint32_t rows, const std::atomic<bool>* cancel);
   Status Mix(uint32_t layer, uint32_t rows);
+  void KeepSoFar(Sequence* s, uint32_t done, double every_s);
   void Show(uint32_t first_pos, uint32_t rows, uint32_t layer) const;
   Status Embed(std::span<const TokenId> ids);
   Status EmbedFromFile(std::span<const TokenId> ids);
@@ -120,6 +125,7 @@ class StepLoop {
     uint32_t first = 0, total = 0;
     double start_s = 0;
   } shown_;
+  double kept_s_ = 0;  // when pages were last written amid the step
   uint64_t embed_stall_ns_ = 0;
   uint32_t recomputed_ = 0;
   Snapshots snapshots_;

@@ -1,6 +1,8 @@
 // Nothing is computed twice, and what is found again is what would have been computed: prompts,
 // turns, edits and restarts on dense, mixture and hybrid models give the bits of a fresh run.
+#include <atomic>
 #include <filesystem>
+#include <functional>
 
 #include "tests/gates/engine_gate.h"
 #include "tests/temp_folder.h"
@@ -154,6 +156,70 @@ TEST_P(PrefixGate, ACutTimelineGoesOnFromTheNewestSnapshot) {
   EXPECT_EQ(logits, Fresh(whole));
 }
 
+// A prompt of 700 tokens in chunks of 64, with a snapshot at 256: at 400 tokens something happens.
+class LongPrompt : public PrefixGate {
+ protected:
+  std::unique_ptr<Engine> Open(const std::string& state, double keep_every_s,
+                               std::function<void()> at_400 = {}) const {
+    EngineOptions options = test::GateOptions(768, uint64_t{1} << 30);
+    options.scratch_dir = state_.path();
+    options.state_dir = state;
+    options.chunk = 64;
+    options.keep_every_s = keep_every_s;
+    options.progress = [at_400, done = false](const Progress& progress) mutable {
+      if (done || !at_400 || progress.stage != "prefill" || progress.done < 400) return;
+      done = true;
+      at_400();
+    };
+    return test::OpenEngine(path_, options);
+  }
+  void ExpectGoesOn(Engine* engine) {
+    const auto session = Session::Create(engine);
+    const auto text = Text(700, engine->vocab_size(), 1);
+    std::vector<float> logits;
+    EXPECT_EQ(Ask(session->get(), text, &logits), GetParam().recurrent ? 256 : 384);
+    EXPECT_EQ(logits, Fresh(text));
+  }
+};
+
+TEST_P(LongPrompt, ThatIsCancelledGoesOnWhereItStopped) {
+  {
+    std::atomic<bool> cancel{false};
+    const auto engine = Open(state_.path(), 1e9, [&] { cancel = true; });
+    const auto session = Session::Create(engine.get());
+    (*session)->Mark(256);
+    const auto text = Text(700, engine->vocab_size(), 1);
+    EXPECT_FALSE((*session)->Append(text, {}, &cancel).ok());
+    EXPECT_EQ((*session)->length(), 0u);
+  }
+  ExpectGoesOn(Open(state_.path(), 1e9).get());
+}
+
+TEST_P(LongPrompt, ThatIsCancelledGoesOnInTheSameProcess) {
+  std::atomic<bool> cancel{false};
+  const auto engine = Open(state_.path(), 1e9, [&] { cancel = true; });
+  {
+    const auto session = Session::Create(engine.get());
+    (*session)->Mark(256);
+    const auto text = Text(700, engine->vocab_size(), 1);
+    EXPECT_FALSE((*session)->Append(text, {}, &cancel).ok());
+  }
+  ExpectGoesOn(engine.get());
+}
+
+// What lies on flash in the middle of the prompt is what a kill would leave.
+TEST_P(LongPrompt, ThatIsKilledGoesOnFromWhatWasWritten) {
+  const test::TempFolder killed;
+  const auto engine = Open(state_.path(), 0, [&] {
+    std::filesystem::copy(state_ / "prefix", killed / "prefix",
+                          std::filesystem::copy_options::recursive);
+  });
+  const auto session = Session::Create(engine.get());
+  (*session)->Mark(256);
+  ASSERT_TRUE((*session)->Append(Text(700, engine->vocab_size(), 1)).ok());
+  ExpectGoesOn(Open(killed.path(), 0).get());
+}
+
 TEST_P(PrefixGate, DamagedEntriesCostTimeOnly) {
   std::vector<TokenId> a;
   std::vector<float> logits;
@@ -178,11 +244,12 @@ TEST_P(PrefixGate, DamagedEntriesCostTimeOnly) {
   EXPECT_EQ(logits, good);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PrefixGate,
-                         testing::Values(Kind{"qwen3", false}, Kind{"qwen3_moe", false},
-                                         Kind{"gemma3", false}, Kind{"deepseek_v2", false},
-                                         Kind{"qwen3_next", true}, Kind{"qwen3_5_moe", true}),
-                         [](const auto& info) { return std::string(info.param.name); });
+const auto kKinds = testing::Values(Kind{"qwen3", false}, Kind{"qwen3_moe", false},
+                                    Kind{"gemma3", false}, Kind{"deepseek_v2", false},
+                                    Kind{"qwen3_next", true}, Kind{"qwen3_5_moe", true});
+std::string Name(const testing::TestParamInfo<Kind>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Models, PrefixGate, kKinds, Name);
+INSTANTIATE_TEST_SUITE_P(Models, LongPrompt, kKinds, Name);
 
 }  // namespace
 }  // namespace sluice

@@ -103,6 +103,37 @@ TEST(KvPagePoolTest, PagesAreAwayWhileOthersHaveTheirFrames) {
   EXPECT_EQ(pool.free_pages(), 7u);
 }
 
+TEST(KvPagePoolTest, SlidingPartsHaveFramesOfTheirOwn) {
+  Ledger ledger(4 * kMiB);
+  KvPagePool pool = std::move(KvPagePool::Make(&ledger, 1000, 4, 0, 500, 2)).value();
+  KvPageTable table(&pool, 4);
+  ASSERT_TRUE(table.Append(130).ok());
+  EXPECT_EQ(table.sliding_data(0), nullptr) << "new pages have none";
+  ASSERT_TRUE(pool.TakeSliding(table.page(1)));
+  ASSERT_TRUE(pool.TakeSliding(table.page(2)));
+  EXPECT_FALSE(pool.TakeSliding(table.page(0)));
+  memset(table.sliding_data(2), 7, 500);
+  {
+    KvPageTable other(&pool, 4);
+    ASSERT_TRUE(other.Fork(table, 130).ok());
+    ASSERT_TRUE(other.MakeOwn(2).ok());  // no frame is free: the copy has lost its part
+    EXPECT_FALSE(pool.has_sliding(other.page(2)));
+    EXPECT_TRUE(pool.has_sliding(table.page(2)));
+  }
+  pool.DropSliding(table.page(1));
+  pool.DropSliding(table.page(1));  // nothing to drop
+  EXPECT_EQ(pool.free_sliding_frames(), 1u);
+  KvPageTable other(&pool, 4);
+  ASSERT_TRUE(other.Fork(table, 130).ok());
+  ASSERT_TRUE(other.MakeOwn(2).ok());
+  ASSERT_NE(other.sliding_data(2), nullptr);
+  EXPECT_NE(other.sliding_data(2), table.sliding_data(2));
+  EXPECT_EQ(memcmp(other.sliding_data(2), table.sliding_data(2), 500), 0);
+  other.Clear();
+  table.Clear();
+  EXPECT_EQ(pool.free_sliding_frames(), 2u) << "they go with their pages";
+}
+
 TEST(KvPagePoolTest, SizesThatDoNotFitAreRefused) {
   Ledger ledger(1000);
   EXPECT_EQ(KvPagePool::Make(&ledger, 1000, 2).status().code(), Code::kBudget);
