@@ -7,24 +7,11 @@
 #pragma once
 
 #include "kernels/avx2/k_types.h"
+#include "kernels/simd/signs.h"
 #include "quant/codebooks.h"
 
 namespace sluice {
 namespace {
-
-// Seven sign bits as eight bytes of 1 or -1; the number of minus signs is even.
-struct SignTable {
-  uint64_t bytes[128] = {};
-  constexpr SignTable() {
-    for (uint32_t i = 0; i < 128; ++i) {
-      uint32_t minus = 0;
-      for (int j = 0; j < 7; ++j) minus += (i >> j) & 1;
-      const uint32_t signs = i | (minus & 1) << 7;
-      for (int j = 0; j < 8; ++j) bytes[i] |= ((signs >> j) & 1 ? 0xffull : 1ull) << (8 * j);
-    }
-  }
-};
-alignas(64) constexpr SignTable kSignTable;
 
 inline __m256i FourWords(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
   return _mm256_set_epi64x(static_cast<int64_t>(d), static_cast<int64_t>(c),

@@ -62,6 +62,17 @@ struct F32x8 {
   static Vec SameF16(const uint8_t* p) {
     return _mm256_cvtph_ps(_mm_set1_epi16(static_cast<int16_t>(LoadU16(p))));
   }
+
+  // simd/elementwise.h
+  static Vec Twice(const float* p) {
+    const __m128 v = _mm_loadu_ps(p);
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_unpacklo_ps(v, v)),
+                                _mm_unpackhi_ps(v, v), 1);
+  }
+  static void TurnPairs(float* x, const float* cos, const float* sin) {
+    const Vec v = Load(x), swapped = _mm256_permute_ps(v, 0xb1);
+    Store(x, _mm256_addsub_ps(Mul(v, Twice(cos)), Mul(swapped, Twice(sin))));
+  }
 };
 
 }  // namespace

@@ -13,7 +13,6 @@ void QuantizeRow(const float* x, uint32_t n, const ActOut& out);
 void NormRow(const NormArgs& args);
 void GluRow(const GluArgs& args);
 
-float SumOfSquares(const float* x, uint32_t n);  // as RmsNorm sums
 void RmsNorm(const float* x, const float* w, float eps, uint32_t n, float* y);
 void Rope(float* x, uint32_t n_heads, uint32_t head_dim, uint32_t dims, bool adjacent,
           const float* cos, const float* sin);

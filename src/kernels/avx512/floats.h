@@ -62,13 +62,16 @@ struct F32x16 {
     return _mm512_cvtph_ps(_mm256_set1_epi16(static_cast<int16_t>(LoadU16(p))));
   }
 
-  // Eight values, each twice; the two of each pair exchanged; even lanes a - b, odd ones a + b.
+  // simd/elementwise.h
   static Vec Twice(const float* p) {
     const __m512i pairs = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
     return _mm512_permutexvar_ps(pairs, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
   }
-  static Vec SwapPairs(Vec v) { return _mm512_permute_ps(v, 0xb1); }
-  static Vec SubAdd(Vec a, Vec b) { return _mm512_fmaddsub_ps(a, Same(1.0f), b); }
+  static void TurnPairs(float* x, const float* cos, const float* sin) {
+    const Vec v = Load(x), swapped = _mm512_permute_ps(v, 0xb1);
+    const Vec turned = Mul(swapped, Twice(sin));
+    Store(x, _mm512_fmaddsub_ps(Mul(v, Twice(cos)), Same(1.0f), turned));
+  }
 };
 
 }  // namespace

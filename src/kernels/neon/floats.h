@@ -1,11 +1,10 @@
-// Floats in one vector and in two: the vector types of the aarch64 leaves.
+// Eight floats in two vectors: the vector type of the aarch64 leaves.
 //
-// Contract: simd/rows.h says what each function of F32x8 is (its Vec is a pair, so sums are those
-// of eight lanes); F32x4 has what simd/exp.h needs. Unnamed namespace: see simd.h.
+// Contract: simd/rows.h says what each function of F32x8 is; F32x4 is half of it. Unnamed
+// namespace: see simd.h.
 #pragma once
 
 #include "kernels/neon/simd.h"
-#include "kernels/simd/exp.h"
 
 namespace sluice {
 namespace {
@@ -34,9 +33,6 @@ struct F32x4 {
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(v), below));
   }
 };
-
-inline float32x4_t Exp(float32x4_t x) { return ExpOf<F32x4>(x); }
-inline float32x4_t Sigmoid(float32x4_t x) { return SigmoidOf<F32x4>(x); }
 
 struct F8 {
   float32x4_t low, high;
@@ -104,13 +100,17 @@ struct F32x8 {
     return FromInt8(vreinterpret_s8_u8(q));
   }
   static Vec SameF16(const uint8_t* p) { return Same(HalfAt(p)); }
-};
 
-// What elementwise.cc calls them.
-inline F8 Zero8() { return F32x8::Zero(); }
-inline F8 LoadF8(const float* p) { return F32x8::Load(p); }
-inline F8 Fuse(F8 acc, F8 a, F8 b) { return F32x8::Fma(a, b, acc); }
-inline float Fold(F8 v) { return F32x8::Sum(v); }
+  // simd/elementwise.h
+  static void TurnPairs(float* x, const float* cos, const float* sin) {
+    const float32x4x2_t v = vld2q_f32(x);
+    const float32x4_t c = vld1q_f32(cos), s = vld1q_f32(sin);
+    float32x4x2_t y;
+    y.val[0] = vsubq_f32(vmulq_f32(v.val[0], c), vmulq_f32(v.val[1], s));
+    y.val[1] = vaddq_f32(vmulq_f32(v.val[1], c), vmulq_f32(v.val[0], s));
+    vst2q_f32(x, y);
+  }
+};
 
 }  // namespace
 }  // namespace sluice

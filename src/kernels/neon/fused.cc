@@ -1,8 +1,9 @@
-// Rows made and quantised in one pass: simd/fused.h over two NEON vectors.
+// Activations to int8 and rows made and quantised in one pass: simd/fused.h over two NEON vectors.
 #include "kernels/simd/fused.h"
 
 #include "kernels/neon/floats.h"
 #include "kernels/neon/leaves.h"
+#include "kernels/simd/elementwise.h"
 
 namespace sluice::neon {
 namespace {
@@ -46,11 +47,18 @@ struct Quantizer8 {
 
 }  // namespace
 
+void Quantize(ActFormat format, const float* x, uint32_t n, int8_t* q, float* scale,
+              int16_t* sums) {
+  QuantizeRow(x, n, {.format = format, .q = q, .scale = scale, .sums = sums});
+}
+
 void QuantizeRow(const float* x, uint32_t n, const ActOut& out) {
   QuantizeRowOf<Quantizer8>(x, n, out);
 }
 
-void NormRow(const NormArgs& args) { NormRowOf<Quantizer8, SumOfSquares, Add, RmsNorm>(args); }
+void NormRow(const NormArgs& args) {
+  NormRowOf<Quantizer8, SumOfSquares<F32x8>, Add, RmsNorm>(args);
+}
 
 void GluRow(const GluArgs& args) {
   GluRowOf<Quantizer8, SiluMul, GeluTanhMul, SwigluClampedMul>(args);

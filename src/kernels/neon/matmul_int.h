@@ -6,6 +6,10 @@
 
 #include "kernels/neon/panel.h"
 
+#ifdef SLUICE_CODEBOOKS
+#include "kernels/neon/codebook_types.h"
+#endif
+
 namespace sluice {
 namespace {
 
@@ -28,11 +32,6 @@ void TypeRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
     constexpr FewTokensOfTile kFew[] = {FewTokens<T, Isa, 1>, FewTokens<T, Isa, 2>};
     WalkTiles<kTileRows, kTileRows>(args, row_begin, row_end, kFew, ManyTokens<T, Isa>());
   }
-}
-
-template <class Isa>
-void SlowRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
-  WalkTiles<kTileRows>(args, row_begin, row_end, SlowTile<Isa>);
 }
 
 template <class Isa>
@@ -70,17 +69,49 @@ void SuperRows(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
       return TypeRows<TypeQ6_K, Isa>(args, row_begin, row_end);
     case WeightType::kIQ4_XS:
       return TypeRows<TypeIQ4_XS, Isa>(args, row_begin, row_end);
-    case WeightType::kTQ2_0:
+    case WeightType::kTQ1_0:
+      return TypeRows<TypeTQ1_0, Isa>(args, row_begin, row_end);
+    default:
       return TypeRows<TypeTQ2_0, Isa>(args, row_begin, row_end);
-    default:  // TQ1_0 and the codebook types
-      return SlowRows<Isa>(args, row_begin, row_end);
   }
+}
+
+// The codebook types; false for another type.
+template <class Isa>
+bool CodebookRows([[maybe_unused]] const MatmulArgs& args, [[maybe_unused]] uint32_t row_begin,
+                  [[maybe_unused]] uint32_t row_end) {
+#ifdef SLUICE_CODEBOOKS
+  const auto rows = [&](auto type) {
+    TypeRows<decltype(type), Isa>(args, row_begin, row_end);
+    return true;
+  };
+  switch (args.type) {
+    case WeightType::kIQ1_S:
+      return rows(TypeIQ1_S{});
+    case WeightType::kIQ1_M:
+      return rows(TypeIQ1_M{});
+    case WeightType::kIQ2_XXS:
+      return rows(TypeIQ2_XXS{});
+    case WeightType::kIQ2_XS:
+      return rows(TypeIQ2_XS{});
+    case WeightType::kIQ2_S:
+      return rows(TypeIQ2_S{});
+    case WeightType::kIQ3_XXS:
+      return rows(TypeIQ3_XXS{});
+    case WeightType::kIQ3_S:
+      return rows(TypeIQ3_S{});
+    default:
+      return false;
+  }
+#else
+  return false;
+#endif
 }
 
 template <class Isa>
 void MatmulInt(const MatmulArgs& args, uint32_t row_begin, uint32_t row_end) {
   if (args.x.format == ActFormat::kQ8x32) return LegacyRows<Isa>(args, row_begin, row_end);
-  SuperRows<Isa>(args, row_begin, row_end);
+  if (!CodebookRows<Isa>(args, row_begin, row_end)) SuperRows<Isa>(args, row_begin, row_end);
 }
 
 }  // namespace

@@ -17,10 +17,6 @@
 namespace sluice {
 namespace {
 
-// Types that only scalar code takes apart: scales per 16, no mins.
-template <uint32_t kBlockBytes>
-struct Slow : Super<kBlockBytes, 0, 16> {};
-
 // A block that was taken apart before: `Quants` reads what Store() wrote. s and n are in the type's
 // own granularity.
 template <class T>
@@ -219,26 +215,6 @@ void StoredTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const R
     for (uint32_t r = 0; r < kTileRows; ++r) Stored<T>::Store(block + r * rows.stride, &w.rows[r]);
     const float32x4_t d = T::D(block, rows.stride), m = MinsOf<T>(block, rows.stride);
     StoredTokens<T, Isa>(w, args.x, token, tokens, b, d, m, acc);
-  }
-  for (uint32_t t = 0; t < tokens; ++t) StoreTile(args, token + t, rows, acc[t]);
-}
-
-// Types without a reader here: scalar code takes the block apart.
-template <class Isa>
-void SlowTile(const MatmulArgs& args, uint32_t token, uint32_t tokens, const RowTile& rows) {
-  using T = Slow<0>;
-  const uint32_t bytes = InfoOf(args.type).block_bytes;
-  float32x4_t acc[kTileTokens];
-  for (uint32_t t = 0; t < tokens; ++t) acc[t] = vdupq_n_f32(0);
-  StoredRows w;
-  for (uint32_t b = 0; b < args.x.cols / T::kElems; ++b) {
-    float d[kTileRows];
-    for (uint32_t r = 0; r < kTileRows; ++r) {
-      const uint8_t* block = rows.base + r * rows.stride + uint64_t{b} * bytes;
-      scalar::ReadIntBlock(args.type, block, &w.rows[r]);
-      d[r] = w.rows[r].d;
-    }
-    StoredTokens<T, Isa>(w, args.x, token, tokens, b, vld1q_f32(d), vdupq_n_f32(0), acc);
   }
   for (uint32_t t = 0; t < tokens; ++t) StoreTile(args, token + t, rows, acc[t]);
 }

@@ -287,6 +287,34 @@ struct TypeIQ4_XS : Super<136, 0, 32> {
   }
 };
 
+// Base-3 digits to -1, 0, 1: bytes times a power of three (modulo 256) bring a digit to the top.
+inline int8x16_t Trits(uint8x16_t bytes, uint8x16_t power) {
+  const uint8x16_t v = vmulq_u8(bytes, power);
+  const uint8x16_t none = vcltq_u8(v, vdupq_n_u8(86)), two = vcgeq_u8(v, vdupq_n_u8(171));
+  return vsubq_s8(AsSigned(none), AsSigned(two));
+}
+
+// Five digits per byte: 32 bytes, then 16, then four of which four digits count.
+struct TypeTQ1_0 : Super<54, 52, 256> {
+  static constexpr uint8_t kPower[5] = {1, 3, 9, 27, 81};
+  template <int kG>
+  static void Quants(const uint8_t* b, int8x16_t* q) {
+    Unrolled<2>([&](auto i) {
+      constexpr int kRun = 2 * kG + i.value;  // of 16 elements
+      if constexpr (kRun < 10) {
+        q[i.value] = Trits(LoadU8(b + 16 * i.value), vdupq_n_u8(kPower[kG]));
+      } else if constexpr (kRun < 15) {
+        q[i.value] = Trits(LoadU8(b + 32), vdupq_n_u8(kPower[kRun - 10]));
+      } else {
+        static constexpr uint32_t kDigits[4] = {0x01010101u, 0x03030303u, 0x09090909u, 0x1b1b1b1bu};
+        const uint8x16_t four = vreinterpretq_u8_u32(vdupq_n_u32(LoadU32(b + 48)));
+        const uint8x16_t powers = vreinterpretq_u8_u32(vld1q_u32(kDigits));
+        q[i.value] = Trits(four, powers);
+      }
+    });
+  }
+};
+
 struct TypeTQ2_0 : Super<66, 64, 256> {
   template <int kG>
   static void Quants(const uint8_t* b, int8x16_t* q) {

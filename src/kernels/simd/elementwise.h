@@ -2,9 +2,7 @@
 //
 // Contract: as ops.h. A tail runs in a padded vector, so an element's value never depends on n. The
 // norm's sum of squares has one order for 8 and 16 lanes. V is a vector type (rows.h) that also has
-//   Twice(p)      kLanes / 2 values, each twice
-//   SwapPairs(v)  the two of each pair exchanged
-//   SubAdd(a, b)  even lanes a - b, odd lanes a + b
+//   TurnPairs(x, cos, sin)  kLanes / 2 pairs of neighbours: a cos - b sin, b cos + a sin, in place
 // Unnamed namespace: see tiles.h.
 #pragma once
 
@@ -75,11 +73,7 @@ inline void RopeHalf(float* x, uint32_t half, const float* cos, const float* sin
 template <class V>
 inline void RopeAdjacent(float* x, uint32_t half, const float* cos, const float* sin) {
   uint32_t j = 0;
-  for (; j + V::kLanes / 2 <= half; j += V::kLanes / 2) {
-    const typename V::Vec v = V::Load(x + 2 * j);
-    const typename V::Vec turned = V::Mul(V::SwapPairs(v), V::Twice(sin + j));
-    V::Store(x + 2 * j, V::SubAdd(V::Mul(v, V::Twice(cos + j)), turned));
-  }
+  for (; j + V::kLanes / 2 <= half; j += V::kLanes / 2) V::TurnPairs(x + 2 * j, cos + j, sin + j);
   for (; j < half; ++j) {
     const float a = x[2 * j], b = x[2 * j + 1];
     x[2 * j] = a * cos[j] - b * sin[j];
