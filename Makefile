@@ -22,7 +22,7 @@ help:
 	@echo "make bench-35b     forge a 35B-class file, run it here and in llama.cpp (20 GB of disk)"
 	@echo "make format        clang-format over the tree"
 	@echo "make lint          clang-tidy and the tree's own checks"
-	@echo "make arm64         cross build, kernel tests under qemu as several processors"
+	@echo "make arm64         cross build, tests and the program under qemu as several processors"
 	@echo "make fuzz          each fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)"
 	@echo "make clean         remove build/"
 
@@ -70,6 +70,8 @@ lint:
 
 arm64:
 	@tools/setup --arm64 --no-model
+	@mkdir -p build
+	@$(call build,release,--target sluice test_kernels)
 	@tools/arm64
 	@tools/x86_cpus || [ $$? = 77 ]
 

@@ -1,98 +1,102 @@
 #!/usr/bin/env python3
-"""Instructions per weight byte of the aarch64 int8 products, read off the compiled loops.
+"""Instructions that the aarch64 int8 products execute per weight byte and token, counted by qemu.
 
-  bench/kernels/instructions.py BUILD_DIR      a cross build (tools/arm64 makes one)
+  bench/kernels/instructions.py BUILD_DIR              a cross build (tools/arm64 makes one)
+  bench/kernels/instructions.py BUILD_DIR --check DOC  is the table in DOC still true (within 3 %)?
 
-No time is measured and none is claimed: this counts what a processor has to issue. For one token it is the loop over
-blocks (four rows: reading, products, the float chain); for many it is the loop over a panel's groups with four tokens
-(reading the panel is paid once per 64 tokens and left out). A dot product instruction multiplies 16 pairs, a matrix
-one 32, so a loop's products say how many weights and tokens it handles.
+qemu's user mode runs products.cc one instruction at a time and logs each. Counted is what a product of twice as many
+rows executes more: reading the weights, products, scales and sums, the tiles' own bookkeeping. No time is measured and
+none is claimed.
 """
+import argparse
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
-TYPES = {  # elements and bytes of a block
-    "Q4_0": (32, 18), "Q4_1": (32, 20), "Q5_0": (32, 22), "Q5_1": (32, 24), "Q8_0": (32, 34), "IQ4_NL": (32, 18),
-    "MXFP4": (32, 17), "Q2_K": (256, 84), "Q3_K": (256, 110), "Q4_K": (256, 144), "Q5_K": (256, 176),
-    "Q6_K": (256, 210), "IQ4_XS": (256, 136), "TQ2_0": (256, 66),
-}
-PRODUCTS = {"sdot": 16, "smmla": 32}
-FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
-LINE = re.compile(r"^\s*([0-9a-f]+):\s+([\w.]+)\s*(.*)$")
-BRANCH = re.compile(r"^(?:b|b\..*|cbn?z|tbn?z)$")
-TARGET = re.compile(r"\b([0-9a-f]+) <")
+HERE = pathlib.Path(__file__).resolve().parent
+COLUMNS = [  # heading, set, tokens, rows
+    ("one token, baseline", "neon", 1, 16), ("one token, dotprod", "neon_dotprod", 1, 16),
+    ("64 tokens, dotprod", "neon_dotprod", 64, 4), ("64 tokens, i8mm", "neon_i8mm", 64, 4),
+]
 
 
-def disassemble(path):
-    """{function: [(address, mnemonic, operands)]}"""
-    text = subprocess.run(["aarch64-linux-gnu-objdump", "-d", "-C", "--no-show-raw-insn", path],
-                          capture_output=True, text=True, check=True).stdout
-    functions, body = {}, None
-    for line in text.splitlines():
-        if head := FUNCTION.match(line):
-            body = functions.setdefault(head.group(1), [])
-        elif (row := LINE.match(line)) and body is not None:
-            body.append((int(row.group(1), 16), row.group(2), row.group(3)))
-    return functions
+def compile_program(build, program):
+    libraries = [build / f"src/libsluice_{room}.a" for room in ("kernels", "quant", "base")]
+    subprocess.run(["aarch64-linux-gnu-g++", "-std=c++20", "-O2", "-static", f"-I{HERE.parents[1] / 'src'}",
+                    f"-I{HERE.parents[1] / 'include'}", HERE / "products.cc", "-Wl,--start-group", *libraries,
+                    "-Wl,--end-group", "-o", program], check=True)
 
 
-def product_loops(body):
-    """[(begin, end, instructions, products)] of loops that hold products, inner ones first."""
-    loops = []
-    for end, mnemonic, operands in body:
-        target = TARGET.search(operands) if BRANCH.match(mnemonic) else None
-        if target and body[0][0] <= int(target.group(1), 16) <= end:
-            begin = int(target.group(1), 16)
-            inside = [row[1] for row in body if begin <= row[0] <= end]
-            products = sum(PRODUCTS.get(name, 0) for name in inside)
-            if products:
-                loops.append((begin, end, len(inside), products))
-    return sorted(loops, key=lambda loop: loop[2])
+def counts_between_marks(log):
+    """Instructions between the calls of Mark() that belong together."""
+    counts, count, inside = [], 0, False
+    for line in log:
+        if line.endswith(b" Mark\n"):
+            if inside:
+                counts.append(count)
+            count, inside = -1, not inside  # Mark's own return
+        count += 1
+    return counts
 
 
-def one_token(loops, elems):
-    """(instructions, products) of a block of four rows: the rows are a loop within the loop over blocks, or unrolled."""
-    begin, end, count, products = loops[0]
-    if products == 4 * elems:
-        return count, products
-    outer = [n for b, e, n, p in loops[1:] if b <= begin and e >= end and p == products]
-    return (outer[0] + 3 * count, 4 * products) if products == elems and outer else None
-
-
-def many_tokens(loops, _):
-    """The loop of four tokens: the one with the fewest instructions per product."""
-    _, _, count, products = min(loops, key=lambda loop: loop[2] / loop[3])
-    return count, products
-
-
-def measure(build, folder, pattern, choose):
+def measure(program, isa, tokens, rows):
     """{type: instructions per weight byte and token}"""
-    path = build / f"src/CMakeFiles/sluice_kernels.dir/kernels/{folder}/matmul.cc.o"
-    result = {}
-    for function, body in disassemble(path).items():
-        match = re.search(pattern, function)
-        loops = product_loops(body) if match else []
-        if loops:
-            elems, size = TYPES[match.group(1)]
-            chosen = choose(loops, elems)
-            if chosen:
-                result[match.group(1)] = chosen[0] * elems / (chosen[1] * size)
-    return result
+    read, write = os.pipe()
+    command = ["qemu-aarch64-static", "-cpu", "max", "-singlestep", "-d", "nochain,exec", "-D", f"/dev/fd/{write}",
+               program, isa, str(tokens), str(rows)]
+    with subprocess.Popen(command, pass_fds=[write], stdout=subprocess.PIPE, text=True) as process:
+        os.close(write)
+        with open(read, "rb") as log:
+            counts = counts_between_marks(log)
+        types = [line.split() for line in process.stdout]
+    if process.returncode != 0 or len(counts) != 2 * len(types):
+        sys.exit(f"instructions: {isa}: {len(types)} types, {len(counts)} counts, status {process.returncode}")
+    return {name: (counts[2 * i + 1] - counts[2 * i]) / (rows * tokens * int(row_bytes))
+            for i, (name, row_bytes) in enumerate(types)}
+
+
+def table_of(build):
+    """{type: [a number per column]}"""
+    with tempfile.TemporaryDirectory() as folder:
+        program = f"{folder}/products"
+        compile_program(build, program)
+        columns = [measure(program, *column[1:]) for column in COLUMNS]
+    return {name: [column[name] for column in columns] for name in columns[0]}
+
+
+def stale_rows(table, document):
+    """Lines that say what in the document's table is not what was counted."""
+    stale = []
+    for name, values in table.items():
+        row = re.search(rf"^\| {name} \|" + r" ([\d.]+) \|" * len(values) + "$", document, re.M)
+        if row is None:
+            stale.append(f"{name}: no row with {len(values)} numbers")
+            continue
+        for column, said, counted in zip(COLUMNS, map(float, row.groups()), values):
+            if abs(said - counted) > 0.005 + 0.03 * counted:
+                stale.append(f"{name}, {column[0]}: {said:.2f} there, {counted:.2f} counted")
+    return stale
 
 
 def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    build = pathlib.Path(sys.argv[1])
-    columns = [measure(build, "neon_dotprod", r"FewTokens<.*Type(\w+), .*Isa, 1>", one_token),
-               measure(build, "neon_dotprod", r"PanelTile<.*Type(\w+), ", many_tokens),
-               measure(build, "neon_i8mm", r"PanelTile<.*Type(\w+), ", many_tokens)]
-    print("| type | one token, dotprod | 64 tokens, dotprod | 64 tokens, i8mm |\n|---|---|---|---|")
-    for name in TYPES:
-        print(f"| {name} | " + " | ".join(f"{c[name]:.2f}" if name in c else "?" for c in columns) + " |")
-    return 0 if all(len(c) == len(TYPES) for c in columns) else 1
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--check", type=pathlib.Path, metavar="DOC")
+    args = parser.parse_args()
+    table = table_of(args.build)
+    if args.check:
+        stale = stale_rows(table, args.check.read_text())
+        for line in stale:
+            print(f"instructions: {args.check}: {line}", file=sys.stderr)
+        print(f"instructions: {len(table)} types, {len(stale)} stale numbers")
+        return 1 if stale else 0
+    print("| type | " + " | ".join(column[0] for column in COLUMNS) + " |\n|" + "---|" * (1 + len(COLUMNS)))
+    for name, values in table.items():
+        print(f"| {name} | " + " | ".join(f"{value:.2f}" for value in values) + " |")
+    return 0
 
 
 if __name__ == "__main__":
