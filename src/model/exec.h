@@ -91,6 +91,7 @@ class Exec {
 
   const Ops& ops() const { return *ops_; }
   bool float_act() const { return float_act_; }
+  int threads() const { return pool_->active_threads(); }
   // Rows of an ActBuffer that one token takes.
   uint32_t planes() const { return planes_; }
   ActFormat FormatFor(WeightType type) const {

@@ -93,7 +93,8 @@ class Forward {
   // Stores row i of latent attention: k [kv_rank + rope_dim].
   void StoreLatent(uint64_t i, uint32_t layer, const float* k) const;
   // q [T][heads][dim_k] with row stride q_stride -> out [T][heads][dim_v] with row stride
-  // out_stride; all heads share the rows of kv_heads.
+  // out_stride; all heads share the rows of kv_heads. The query heads of a KV head are taken in
+  // `pieces`, equal ones.
   struct Heads {
     uint32_t layer = 0, heads = 0, kv_heads = 0, dim_k = 0, dim_v = 0;
     const float* q = nullptr;
@@ -101,8 +102,14 @@ class Forward {
     const float* sinks = nullptr;
     float* out = nullptr;
     uint64_t out_stride = 0;
+    uint32_t pieces = 1;
+
+    uint32_t parts() const { return kv_heads * pieces; }  // of a row
   };
-  void AttendHead(const Heads& h, uint64_t row, uint32_t kv_head) const;
+  // How many pieces keep all threads busy with this tile.
+  uint32_t PiecesFor(const Heads& h) const;
+  // Part [0, h.parts()) of a row: its query heads are the part-th run of heads / parts().
+  void AttendPart(const Heads& h, uint64_t row, uint32_t part) const;
 
  private:
   void ReadyHead(const LayerWeights& w, const HeadSteps& steps, uint64_t row, uint32_t head) const;

@@ -13,31 +13,38 @@ namespace sluice {
 namespace {
 
 constexpr float kInnerEps = 1e-6f;  // of both inner norms, whatever rms eps the config says
+constexpr uint32_t kRowGrain = 4;   // head rows a thread takes at least
 
 // out[T][H][rows_h] = W_h x[T][H][cols] with W = [H][rows_h][cols]: a product per head, each with
-// its own input. x and out rows have the given strides in floats.
+// its own input, in as few regions as the jobs allow. x and out rows have the given strides in
+// floats.
 void ProjectPerHead(Forward& f, const Matrix& w, uint32_t heads, const float* x, uint64_t x_head,
                     uint64_t x_row, float* out, uint64_t out_head, uint64_t out_row) {
-  const uint32_t rows_h = w.rows / heads;
-  const ActFormat format = f.exec().FormatFor(w.type);
+  Exec& exec = f.exec();
+  const uint32_t rows_h = w.rows / heads, tokens = f.t.rows;
+  const uint32_t formats = FormatBit(exec.FormatFor(w.type));
+  if (exec.FormatFor(w.type) != ActFormat::kF32) {
+    exec.For(heads * tokens, kRowGrain, [&](uint32_t begin, uint32_t end) {
+      for (uint32_t i = begin; i < end; ++i) {
+        const float* row = x + i / tokens * x_head + i % tokens * x_row;
+        exec.QuantizeRow(row, w.cols, f.a.act, i, formats);  // [H][T]
+      }
+    });
+  }
   std::array<MatmulJob, Exec::kJobsMax> jobs;
   size_t n = 0;
   for (uint32_t head = 0; head < heads; ++head) {
-    MatmulArgs args;
-    args.weights = w.data + uint64_t{head} * rows_h * w.row_bytes;
-    args.row_bytes = w.row_bytes;
-    args.type = w.type;
+    const Matrix part{w.data + uint64_t{head} * rows_h * w.row_bytes, w.type, rows_h, w.cols,
+                      w.row_bytes};
+    const Operand in{x + head * x_head,       x_row,  tokens, w.cols, &f.a.act,
+                     uint64_t{head} * tokens, formats};
+    MatmulArgs args = exec.ArgsOf(part, in, nullptr);
     args.out = out + head * out_head;
     args.out_stride = out_row;
-    args.x = f.exec().View(format, f.exec().Quantize(f.a.act, x + head * x_head, x_row, f.t.rows,
-                                                     w.cols, FormatBit(format)));
     jobs[n++] = {args, rows_h};
-    // Quantised inputs share one buffer, so those heads run one at a time; float inputs are
-    // batched.
-    if (format != ActFormat::kF32 || n == jobs.size() || head + 1 == heads) {
-      f.exec().Run({jobs.data(), n});
-      n = 0;
-    }
+    if (n < jobs.size() && head + 1 < heads) continue;
+    exec.Run({jobs.data(), n});
+    n = 0;
   }
 }
 
@@ -74,21 +81,24 @@ void LatentAttention(Forward& f, const LayerWeights& w) {
   float* latent_out = a.aux + rows * heads * dim_k;  // [T][H][rank]
   ProjectPerHead(f, w[MatrixRole::kMlaKB], heads, a.q, dim_q, uint64_t{heads} * dim_q, latent_q,
                  dim_k, uint64_t{heads} * dim_k);
-  for (uint64_t i = 0; i < rows * heads; ++i) {
-    std::copy_n(a.q + i * dim_q + m.nope_dim, m.rope_dim, latent_q + i * dim_k + m.kv_rank);
-  }
-  const Forward::Heads latent{w.layer,
-                              heads,
-                              1,
-                              dim_k,
-                              m.kv_rank,
-                              latent_q,
-                              uint64_t{heads} * dim_k,
-                              nullptr,
-                              latent_out,
-                              uint64_t{heads} * m.kv_rank};
-  f.exec().For(f.t.rows, 1, [&](uint32_t begin, uint32_t end) {
-    for (uint64_t i = begin; i < end; ++i) f.AttendHead(latent, i, 0);
+  f.exec().For(f.t.rows, kRowGrain, [&](uint32_t begin, uint32_t end) {
+    for (uint64_t i = uint64_t{begin} * heads; i < uint64_t{end} * heads; ++i)
+      std::copy_n(a.q + i * dim_q + m.nope_dim, m.rope_dim, latent_q + i * dim_k + m.kv_rank);
+  });
+  Forward::Heads latent{w.layer,
+                        heads,
+                        1,
+                        dim_k,
+                        m.kv_rank,
+                        latent_q,
+                        uint64_t{heads} * dim_k,
+                        nullptr,
+                        latent_out,
+                        uint64_t{heads} * m.kv_rank};
+  latent.pieces = f.PiecesFor(latent);
+  f.exec().For(f.t.rows * latent.pieces, 1, [&](uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; ++i)
+      f.AttendPart(latent, i / latent.pieces, i % latent.pieces);
   });
   ProjectPerHead(f, w[MatrixRole::kMlaVB], heads, latent_out, m.kv_rank,
                  uint64_t{heads} * m.kv_rank, a.mixed, m.value_dim, uint64_t{heads} * m.value_dim);

@@ -39,4 +39,19 @@ void PartList::Cut(uint32_t job, const PartJob& rows, uint32_t grain, uint64_t s
   }
 }
 
+uint32_t HeadPieces(uint32_t parts, uint32_t group, int threads, uint64_t products) {
+  constexpr uint64_t kProductsMin = 1 << 18;  // some 10 us of one thread
+  if (threads <= 1 || products < kProductsMin) return 1;
+  const auto n = static_cast<uint64_t>(threads);
+  // Rounds of one part per thread, in parts of whole KV heads; loading again must win a third.
+  const auto rounds = [&](uint64_t pieces) {
+    return static_cast<double>((parts * pieces + n - 1) / n) / static_cast<double>(pieces);
+  };
+  uint32_t best = 1;
+  for (uint32_t pieces = 2; pieces <= group; ++pieces) {
+    if (group % pieces == 0 && rounds(pieces) < 0.7 * rounds(best)) best = pieces;
+  }
+  return best;
+}
+
 }  // namespace sluice

@@ -45,4 +45,10 @@ class PartList {
   std::array<Part, kLightestMax + kJobsMax> parts_;
 };
 
+// Attention is a part per token and KV head, because its query heads share what is loaded. Where
+// that leaves threads idle (one KV head and one token), the query heads of each are cut into so
+// many equal pieces, each of which loads it again: a divisor of `group`, 1 where it does not pay.
+// products: of the whole region; few are not worth waking a thread for.
+uint32_t HeadPieces(uint32_t parts, uint32_t group, int threads, uint64_t products);
+
 }  // namespace sluice

@@ -38,6 +38,8 @@ Widths WidthsOf(const ModelConfig& c) {
   for (uint32_t ff : c.layer_ff) w.ff = std::max(w.ff, ff);
   w.router = c.moe.experts;
   w.act_cols = std::max({w.hidden, w.mixed, w.aux});
+  // Latent attention quantises the inputs of all heads at once; its outputs are in aux.
+  if (c.mla.kv_rank > 0) w.act_cols = std::max(w.act_cols, w.q);
   return w;
 }
 
