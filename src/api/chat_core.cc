@@ -15,7 +15,7 @@ Status TooLong(size_t tokens, uint32_t capacity, const char* what) {
   return Status(Code::kContextFull,
                 fmt::format("{} {} tokens, with room for an answer, and the context holds {}", what,
                             tokens + 1, capacity),
-                "context", "shorten it, start anew, or enlarge the context (--ctx)");
+                "", "shorten it, start anew, or enlarge the context (--ctx)");
 }
 
 std::string OldestTurns(size_t turns) {

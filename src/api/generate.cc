@@ -32,7 +32,8 @@ Result<GenerateResult> Generate(Session* session, std::span<const TokenId> promp
   GenerateParts parts(session->engine(), options);
   SessionSource source(session);
   const TokenId bos = parts.text ? parts.text->bos() : -1;
-  session->Mark(session->length() + static_cast<uint32_t>(prompt.size()));
+  // All but the last token, whose logits the same prompt will need again.
+  session->Mark(session->length() + static_cast<uint32_t>(std::max<size_t>(prompt.size(), 1)) - 1);
   // A long prompt is worth keeping before its answer is done: the process may be killed meanwhile.
   const double start_s = NowSeconds();
   bool kept = false;

@@ -190,7 +190,7 @@ Result<GenerateResult> GenerateFrom(LogitsSource* source, std::span<const TokenI
     return Status(Code::kContextFull,
                   fmt::format("the prompt has {} tokens{} and the context holds {}", prompt.size(),
                               behind, source->capacity()),
-                  "context", "shorten it or enlarge the context (--ctx)");
+                  "", "shorten it or enlarge the context (--ctx)");
   }
   if (!prompt.empty()) {
     // A fresh timeline may begin where another one has been.

@@ -157,7 +157,7 @@ class Repl {
     ClearProgressBar();
     if (!result.ok()) return result.status();
     const Status kept = KeepSession();
-    if (!result->text.empty() && !result->text.ends_with('\n')) SLUICE_TRY(Out("\n"));
+    if (MidLine()) SLUICE_TRY(Out("\n"));
     if (settings_.stats) TellTurn(*result);
     const char* on = chat_.can_continue() ? " /continue goes on." : "";
     if (result->finish_reason == "cancelled") Tell(Dim(fmt::format("(stopped){}", on)) + "\n");

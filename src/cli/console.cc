@@ -21,6 +21,7 @@ constexpr double kBetween_s = 0.1;
 constexpr int kBarCells = 24;
 
 bool g_bar_shown = false;
+bool g_mid_line = false;  // the last byte on standard output ended no line
 
 bool Coloured() {
   const char* no_color = std::getenv("NO_COLOR");
@@ -32,6 +33,14 @@ bool Coloured() {
 void Err(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
+}
+
+// What is said at a terminal while an answer streams begins on a line of its own.
+void LeaveLine() {
+  if (g_mid_line && IsTerminal(STDOUT_FILENO) && IsTerminal(STDERR_FILENO)) {
+    g_mid_line = false;
+    Err("\n");
+  }
 }
 
 size_t Columns() {
@@ -65,12 +74,14 @@ bool IsTerminal(int fd) { return isatty(fd) == 1; }
 
 int Fail(const Status& status) {
   ClearProgressBar();
+  LeaveLine();
   Err("sluice: error: " + status.ToString() + "\n");
   return static_cast<int>(status.code());
 }
 
 void Notice(std::string_view text) {
   ClearProgressBar();
+  LeaveLine();
   Err(Dim("sluice: note: " + std::string(text)) + "\n");
 }
 
@@ -81,7 +92,10 @@ std::string Bold(std::string_view text) {
   return Coloured() ? "\033[1m" + std::string(text) + "\033[0m" : std::string(text);
 }
 
+bool MidLine() { return g_mid_line; }
+
 Status Out(std::string_view text) {
+  if (!text.empty()) g_mid_line = text.back() != '\n';
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
     return Status();
   }

@@ -16,7 +16,8 @@ namespace sluice::cli {
 
 bool IsTerminal(int fd);
 
-// `sluice: error: WHAT (WHERE); HINT`; returns the exit code.
+// `sluice: error: WHAT (WHERE); HINT`; returns the exit code. At a terminal, errors and notices
+// leave the line that an answer is being written on.
 int Fail(const Status& status);
 void Notice(std::string_view text);
 
@@ -26,6 +27,8 @@ std::string Bold(std::string_view text);
 
 // Writes to stdout at once. kIo when it cannot be written.
 Status Out(std::string_view text);
+// Whether the terminal stands behind text that Out wrote without a line end.
+bool MidLine();
 
 // A bar on stderr with percentage and ETA; empty function when stderr is no terminal.
 ProgressFn MakeProgressBar();

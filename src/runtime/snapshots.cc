@@ -28,7 +28,8 @@ void Snapshots::Begin(Sequence* sequence, uint32_t first, uint32_t rows, bool pr
   for (uint32_t mark : sequence->marks()) {
     if (mark > first && mark <= end) lengths.push_back(mark);
   }
-  if (prompt_ends) lengths.push_back(end);
+  // The same prompt again needs the logits of its last token, so that one is processed once more.
+  if (prompt_ends) lengths.push_back(end - 1);
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   if (lengths.size() > kPointsMax) lengths.erase(lengths.begin(), lengths.end() - kPointsMax);

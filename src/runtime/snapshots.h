@@ -18,7 +18,8 @@ class Snapshots {
  public:
   explicit Snapshots(const StateLayout* layout) : layout_(layout) {}
 
-  // Rows [first, first + rows) of `sequence` are about to run. A prompt's end, its marks and every
+  // Rows [first, first + rows) of `sequence` are about to run. All of a prompt but its last
+  // token, its marks and every
   // kEveryTokens become snapshots.
   static constexpr uint32_t kEveryTokens = 1024;
   void Begin(Sequence* sequence, uint32_t first, uint32_t rows, bool prompt_ends);

@@ -100,6 +100,13 @@ TEST_F(Conversation, OldTurnsAreDroppedWithANotice) {
     noticed = terminal.screen().find("the context is full") != std::string::npos;
   }
   EXPECT_TRUE(noticed) << terminal.screen();
+  // In the middle of an answer, too, it has a line of its own.
+  for (size_t at = 0; (at = terminal.screen().find("sluice: note", at)) != std::string::npos;
+       ++at) {
+    const size_t line = terminal.screen().rfind('\n', at);
+    ASSERT_NE(line, std::string::npos);
+    EXPECT_LE(at - line, 1 + sizeof("\033[2m")) << terminal.screen();
+  }
 }
 
 // At a terminal a long prompt shows a bar with the time left, and removes it before the answer.

@@ -255,7 +255,7 @@ TEST_F(SmallModel, ContextEndIsAnnouncedAndExitsWithSix) {
   const ProcessResult over = Go({"-p", "hello the world 123", "--ctx", "4"});
   EXPECT_EQ(over.code, 6) << over.err;
   EXPECT_NE(over.err.find("the prompt has "), std::string::npos) << over.err;
-  EXPECT_NE(over.err.find(" and the context holds 4 "), std::string::npos) << over.err;
+  EXPECT_NE(over.err.find(" and the context holds 4;"), std::string::npos) << over.err;
   EXPECT_EQ(over.out, "");
   EXPECT_EQ(
       Sluice({"logits", model_, "--ids", "1,2,3,4,5", "--ctx", "4", "-o", "/tmp/never.npy"}).code,

@@ -72,6 +72,23 @@ TEST(HybridChat, TurnsInProcessesOfTheirOwnProcessOnlyWhatIsNew) {
       << table.err;
 }
 
+// The same command again, in a process of its own: one token is processed, for its logits.
+TEST(HybridRun, TheSamePromptAgainIsKnown) {
+  const TempFolder folder;
+  const std::string model = ForgeHybrid(folder);
+  std::string ids;
+  for (int i = 0; i < 300; ++i)
+    ids += (i > 0 ? "," : "") + std::to_string((7 * i * i + i) % 600 + 1);
+  const Words run = {"run", model,         "--ids",          ids,     "-n",
+                     "5",   "--greedy",    "--ctx",          "512",   "--threads",
+                     "1",   "--state-dir", folder / "state", "--json"};
+  const json first = json::parse(Sluice(run).out), again = json::parse(Sluice(run).out);
+  EXPECT_EQ(first["stats"]["reused_tokens"], 0);
+  EXPECT_EQ(again["stats"]["reused_tokens"], 299);
+  EXPECT_EQ(again["ids"], first["ids"]);
+  EXPECT_EQ(again["stats"]["logits_hash"], first["stats"]["logits_hash"]);
+}
+
 TEST(HybridChat, TheTerminalShowsTheCountsOfEachTurn) {
   const TempFolder folder;
   const std::string model = ForgeHybrid(folder);

@@ -1,5 +1,7 @@
 // Case M08: the KV and state bytes of a hybrid whose attention is in one layer of four, planned on
 // metadata alone, follow the formula of each kind of layer; and an engine then holds just these.
+#include <algorithm>
+
 #include "runtime/engine_core.h"
 #include "tests/pack/forge_support.h"
 
@@ -51,6 +53,13 @@ TEST(KvPlan, FortyLayersOfWhichTenHaveAttention) {
       EXPECT_EQ(plan->kv_bytes, shape.KvPerToken(f.k_bytes, f.v_bytes) * context);
       EXPECT_EQ(plan->state_bytes, shape.StateBytes());
       EXPECT_EQ(plan->kv_spill_bytes, 0u);
+      // Every plan says what each format would take: --kv is chosen by these.
+      const auto said = std::find_if(plan->kv_formats.begin(), plan->kv_formats.end(),
+                                     [&](const auto& kv) { return kv.name == plan->kv_format; });
+      ASSERT_NE(said, plan->kv_formats.end());
+      EXPECT_EQ(plan->kv_formats.size(), 4u);
+      EXPECT_EQ(said->bytes_per_token, shape.KvPerToken(f.k_bytes, f.v_bytes));
+      EXPECT_EQ(said->bytes, plan->kv_bytes);
     }
   }
 }
