@@ -21,30 +21,31 @@ inline int8x16_t TwoEntries(const int8_t (*grid)[8], uint32_t a, uint32_t b) {
   return vcombine_s8(vld1_s8(grid[a]), vld1_s8(grid[b]));
 }
 
+// Entries meet in general registers: an insertion into a vector needs an address of its own.
 inline int8x16_t FourEntries(const int8_t (*grid)[4], uint32_t a, uint32_t b, uint32_t c,
                              uint32_t d) {
   const auto entry = [=](uint32_t i) {
     uint32_t v;
     __builtin_memcpy(&v, grid[i], 4);
-    return v;
+    return uint64_t{v};
   };
-  uint32x4_t v = vdupq_n_u32(entry(a));
-  v = vsetq_lane_u32(entry(b), v, 1);
-  v = vsetq_lane_u32(entry(c), v, 2);
-  return vreinterpretq_s8_u32(vsetq_lane_u32(entry(d), v, 3));
+  return vreinterpretq_s8_u64(
+      vcombine_u64(vcreate_u64(entry(a) | entry(b) << 32), vcreate_u64(entry(c) | entry(d) << 32)));
 }
 
-// Signs of 16 elements as factors: from two entries of seven bits, or bits 16 kAt .. of a word.
+// Signs as factors: of 16 elements, seven bits for eight.
 inline int8x16_t EvenSigns(uint32_t first, uint32_t second) {
   return vreinterpretq_s8_u64(
       vcombine_u64(vcreate_u64(kSignTable.bytes[first]), vcreate_u64(kSignTable.bytes[second])));
 }
 
-template <int kAt>
-inline int8x16_t BitSigns(const uint8_t* p) {
-  static constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-  const uint8x16_t bytes = vcombine_u8(vld1_dup_u8(p + 2 * kAt), vld1_dup_u8(p + 2 * kAt + 1));
-  return vreinterpretq_s8_u8(vorrq_u8(vtstq_u8(bytes, vld1q_u8(kBit)), vdupq_n_u8(1)));
+// Signs of 32 elements, a bit each.
+inline void BitSigns(const uint8_t* p, int8x16_t* signs) {
+  uint8x16_t minus[2];
+  BitMasks(p, minus);
+  for (int i = 0; i < 2; ++i) {
+    signs[i] = vreinterpretq_s8_u8(vorrq_u8(minus[i], vdupq_n_u8(1)));
+  }
 }
 
 // 2 s + 1 of the top four bits of eight words.
@@ -110,10 +111,10 @@ struct TypeIQ2_S : Codebook<82, 16, 1> {
     const uint8_t* p = b + 2 + 4 * kG;
     const uint32_t h = b[66 + kG];
     const auto* t = quant::kGridIq2S;
-    q[0] = vmulq_s8(TwoEntries(t, p[0] | (h << 8 & 0x300), p[1] | (h << 6 & 0x300)),
-                    BitSigns<0>(b + 34 + 4 * kG));
-    q[1] = vmulq_s8(TwoEntries(t, p[2] | (h << 4 & 0x300), p[3] | (h << 2 & 0x300)),
-                    BitSigns<1>(b + 34 + 4 * kG));
+    int8x16_t signs[2];
+    BitSigns(b + 34 + 4 * kG, signs);
+    q[0] = vmulq_s8(TwoEntries(t, p[0] | (h << 8 & 0x300), p[1] | (h << 6 & 0x300)), signs[0]);
+    q[1] = vmulq_s8(TwoEntries(t, p[2] | (h << 4 & 0x300), p[3] | (h << 2 & 0x300)), signs[1]);
   }
 };
 
@@ -132,16 +133,22 @@ struct TypeIQ3_XXS : Codebook<98, 32, 2> {
 
 struct TypeIQ3_S : Codebook<110, 32, 8> {
   static Head ReadHead(const uint8_t* b) { return OddNibbles(vcreate_u8(LoadU32(b + 106))); }
+  // Eight indices: bytes, and the ninth bits beside each other.
+  static uint64x2_t Indices(const uint8_t* p, uint8_t high) {
+    static constexpr uint16_t kBit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+    const uint16x8_t set = vtstq_u16(vdupq_n_u16(high), vld1q_u16(kBit));
+    return vreinterpretq_u64_u16(vorrq_u16(vmovl_u8(vld1_u8(p)), vandq_u16(set, vdupq_n_u16(256))));
+  }
+  static int8x16_t Entries(uint64_t i) {
+    return FourEntries(quant::kGridIq3S, i & 0xffff, i >> 16 & 0xffff, i >> 32 & 0xffff, i >> 48);
+  }
   template <int kG>
   static void Quants(const uint8_t* b, int8x16_t* q) {
-    const uint8_t* p = b + 2 + 8 * kG;
-    const uint32_t h = b[66 + kG];
-    const auto* t = quant::kGridIq3S;
-    const auto index = [=](int k) { return p[k] | (h << (8 - k) & 0x100); };
-    q[0] = vmulq_s8(FourEntries(t, index(0), index(1), index(2), index(3)),
-                    BitSigns<0>(b + 74 + 4 * kG));
-    q[1] = vmulq_s8(FourEntries(t, index(4), index(5), index(6), index(7)),
-                    BitSigns<1>(b + 74 + 4 * kG));
+    const uint64x2_t i = Indices(b + 2 + 8 * kG, b[66 + kG]);
+    int8x16_t signs[2];
+    BitSigns(b + 74 + 4 * kG, signs);
+    q[0] = vmulq_s8(Entries(vgetq_lane_u64(i, 0)), signs[0]);
+    q[1] = vmulq_s8(Entries(vgetq_lane_u64(i, 1)), signs[1]);
   }
 };
 

@@ -46,13 +46,14 @@ inline int8x16_t Iq4Table() {
   return vld1q_s8(kTable);
 }
 
-// Bits 0..31 to bytes: 16 where set, else 0.
-inline void FifthBits(const uint8_t* p, uint8x16_t* out) {
+// Bits 0..31 to bytes: all ones where set.
+inline void BitMasks(const uint8_t* p, uint8x16_t* out) {
+  static constexpr uint8_t kByte[32] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
+                                        2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3};
   static constexpr uint8_t kBit[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-  const uint8x16_t bit = vld1q_u8(kBit);
+  const uint8x16_t bytes = vreinterpretq_u8_u32(vdupq_n_u32(LoadU32(p))), bit = vld1q_u8(kBit);
   for (int i = 0; i < 2; ++i) {
-    const uint8x16_t bytes = vcombine_u8(vdup_n_u8(p[2 * i]), vdup_n_u8(p[2 * i + 1]));
-    out[i] = vandq_u8(vtstq_u8(bytes, bit), vdupq_n_u8(16));
+    out[i] = vtstq_u8(vqtbl1q_u8(bytes, vld1q_u8(kByte + 16 * i)), bit);
   }
 }
 
@@ -90,8 +91,8 @@ template <int kOffset>
 inline void FiveBits(const uint8_t* bits, const uint8_t* nibbles, int8x16_t* q) {
   uint8x16_t v[2], high[2];
   Nibbles(nibbles, v);
-  FifthBits(bits, high);
-  for (int i = 0; i < 2; ++i) v[i] = vorrq_u8(v[i], high[i]);
+  BitMasks(bits, high);
+  for (int i = 0; i < 2; ++i) v[i] = vorrq_u8(v[i], vandq_u8(high[i], vdupq_n_u8(16)));
   TakeOff<kOffset>(v, q);
 }
 
