@@ -74,12 +74,15 @@ struct MatmulArgs {
 
 enum class KvFormat : uint8_t { kF32, kF16, kQ8, kK8V4 };
 
-// Attention of one token over one KV head: `group` query heads share the K/V rows of positions
-// [first, last]. A page holds kKvPageTokens rows; K row p lies at pages[p / 64] + k_offset + (p %
-// 64) * k_row. Softmax is online, page by page in order: m, l and the accumulator are rescaled once
-// per page.
+// Attention of a token over one KV head: `group` query heads share the K/V rows of positions
+// [first, last]. With rows > 1, of as many tokens of one timeline, one after another: token r sees
+// [0, last + r], and first must be 0; the bits are those of each alone. A page holds kKvPageTokens
+// rows; K row p lies at pages[p / 64] + k_offset + (p % 64) * k_row. Softmax is online, page by
+// page in order: m, l and the accumulator are rescaled once per page.
 struct AttentionArgs {
-  const float* q = nullptr;  // [group][dim_k], roped, not scaled
+  const float* q = nullptr;  // [rows][group][dim_k], roped, not scaled
+  uint32_t rows = 1;
+  uint64_t q_stride = 0, out_stride = 0;  // floats from one token's rows to the next one's
   uint32_t group = 0, dim_k = 0, dim_v = 0;
   KvFormat format = KvFormat::kF16;
   const uint8_t* const* pages = nullptr;
@@ -87,7 +90,7 @@ struct AttentionArgs {
   uint32_t first = 0, last = 0;
   float scale = 1;
   const float* sinks = nullptr;  // [group] or null: one more logit per head without a value
-  float* out = nullptr;          // [group][dim_v]
+  float* out = nullptr;          // [rows][group][dim_v]
 };
 
 // Gated delta rule, one token, one value head (docs/architectures.md): S [kd][vd] row-major, in

@@ -8,6 +8,8 @@ namespace {
 
 // Rows a thread takes at least; fewer than twice as many stay with the owner.
 constexpr uint32_t kRowGrain = 4;
+// Rows that share what attention loads of a page.
+constexpr uint32_t kAttendRowsMax = 16;
 
 }  // namespace
 
@@ -166,10 +168,13 @@ uint32_t Forward::PiecesFor(const Heads& h) const {
                     seen * t.rows * h.heads * (h.dim_k + h.dim_v));
 }
 
-void Forward::AttendPart(const Heads& h, uint64_t row, uint32_t part) const {
+void Forward::AttendPart(const Heads& h, uint64_t row, uint32_t rows, uint32_t part) const {
   const KvLayout::Layer& l = kv_.layers[h.layer];
   const uint32_t kv_head = part / h.pieces;
   AttentionArgs args;
+  args.rows = rows;
+  args.q_stride = h.q_stride;
+  args.out_stride = h.out_stride;
   args.group = h.heads / h.parts();
   const uint64_t first_head = uint64_t{part} * args.group;
   args.q = h.q + row * h.q_stride + first_head * h.dim_k;
@@ -188,6 +193,27 @@ void Forward::AttendPart(const Heads& h, uint64_t row, uint32_t part) const {
   args.sinks = h.sinks == nullptr ? nullptr : h.sinks + first_head;
   args.out = h.out + row * h.out_stride + first_head * h.dim_v;
   exec_.ops().attention(args);
+}
+
+// A layer with a sliding window takes rows one by one: each sees other positions, and not many.
+uint32_t Forward::RowsAtOnce(const Heads& h) const {
+  for (uint32_t i = 1; i < t.rows; ++i) {
+    if (t.seq[i] != t.seq[0] || t.pos[i] != t.pos[0] + i) return 1;
+  }
+  if (c.kinds[h.layer] == LayerKind::kSliding) return 1;
+  const uint32_t fair = t.rows * h.parts() / (static_cast<uint32_t>(exec_.threads()) * 4);
+  return std::clamp(fair, 1u, kAttendRowsMax);
+}
+
+void Forward::AttendTile(const Heads& h, FunctionRef<void(uint64_t row, uint32_t part)> after) {
+  const uint32_t parts = h.parts(), most = RowsAtOnce(h), runs = (t.rows + most - 1) / most;
+  exec_.For(runs * parts, 1, [&](uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; ++i) {
+      const uint32_t first = i / parts * most, n = std::min(most, t.rows - first);
+      AttendPart(h, first, n, i % parts);
+      for (uint32_t row = first; row < first + n; ++row) after(row, i % parts);
+    }
+  });
 }
 
 Operand Forward::Attend(const LayerWeights& w, const HeadSteps& steps) {
@@ -209,8 +235,7 @@ Operand Forward::Attend(const LayerWeights& w, const HeadSteps& steps) {
   // A part's outputs are whole blocks almost always: then they are quantised where they are.
   const bool fits =
       format != ActFormat::kF32 && run % (format == ActFormat::kQ8x32 ? 32 : 256) == 0;
-  const auto attend = [&](uint64_t row, uint32_t part) {
-    AttendPart(h, row, part);
+  const auto ready = [&](uint64_t row, uint32_t part) {
     float* out = a.mixed + row * cols + part * run;
     if (steps.gate != nullptr)
       exec_.ops().mul_sigmoid(steps.gate + row * cols + part * run, run, out);
@@ -220,7 +245,8 @@ Operand Forward::Attend(const LayerWeights& w, const HeadSteps& steps) {
     exec_.For(kv_heads, 1, [&](uint32_t begin, uint32_t end) {
       for (uint32_t head = begin; head < end; ++head) {
         ReadyHead(w, steps, 0, head);
-        attend(0, head);
+        AttendPart(h, 0, 1, head);
+        ready(0, head);
       }
     });
   } else {
@@ -230,9 +256,7 @@ Operand Forward::Attend(const LayerWeights& w, const HeadSteps& steps) {
         for (uint32_t head = 0; head < kv_heads; ++head) ReadyHead(w, steps, row, head);
       }
     });
-    exec_.For(t.rows * parts, 1, [&](uint32_t begin, uint32_t end) {
-      for (uint32_t i = begin; i < end; ++i) attend(i / parts, i % parts);
-    });
+    AttendTile(h, ready);
   }
   if (fits || format == ActFormat::kF32)
     return {a.mixed, cols, t.rows, cols, &a.act, 0, FormatBit(format)};

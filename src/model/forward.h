@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "base/function_ref.h"
 #include "model/config.h"
 #include "model/exec.h"
 #include "model/kv_layout.h"
@@ -108,10 +109,15 @@ class Forward {
   };
   // How many pieces keep all threads busy with this tile.
   uint32_t PiecesFor(const Heads& h) const;
-  // Part [0, h.parts()) of a row: its query heads are the part-th run of heads / parts().
-  void AttendPart(const Heads& h, uint64_t row, uint32_t part) const;
+  // Part [0, h.parts()) of rows that follow each other in one timeline: its query heads are the
+  // part-th run of heads / parts().
+  void AttendPart(const Heads& h, uint64_t row, uint32_t rows, uint32_t part) const;
+  // The rows and parts of a tile over all threads: AttendPart for runs of rows that share what they
+  // load of a page, then after(row, part) for each.
+  void AttendTile(const Heads& h, FunctionRef<void(uint64_t row, uint32_t part)> after);
 
  private:
+  uint32_t RowsAtOnce(const Heads& h) const;
   void ReadyHead(const LayerWeights& w, const HeadSteps& steps, uint64_t row, uint32_t head) const;
   void StoreHead(uint64_t row, uint32_t layer, uint32_t head) const;
 

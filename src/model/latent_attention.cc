@@ -96,10 +96,7 @@ void LatentAttention(Forward& f, const LayerWeights& w) {
                         latent_out,
                         uint64_t{heads} * m.kv_rank};
   latent.pieces = f.PiecesFor(latent);
-  f.exec().For(f.t.rows * latent.pieces, 1, [&](uint32_t begin, uint32_t end) {
-    for (uint32_t i = begin; i < end; ++i)
-      f.AttendPart(latent, i / latent.pieces, i % latent.pieces);
-  });
+  f.AttendTile(latent, [](uint64_t, uint32_t) {});
   ProjectPerHead(f, w[MatrixRole::kMlaVB], heads, latent_out, m.kv_rank,
                  uint64_t{heads} * m.kv_rank, a.mixed, m.value_dim, uint64_t{heads} * m.value_dim);
   const Matrix& o = w[MatrixRole::kO];

@@ -24,7 +24,7 @@ namespace {
 constexpr uint64_t kProcessGrowthBytes = 6 * kMiB;
 // A cgroup also counts the kernel's page tables: 8 bytes for each 4 KiB page of the budget.
 constexpr uint64_t kPageTableShare = 512;
-constexpr uint64_t kThreadBytes = 160 * kKiB;  // stack pages a compute or I/O thread touches
+constexpr uint64_t kThreadBytes = 208 * kKiB;  // stack pages a compute or I/O thread touches
 
 constexpr uint32_t kTileMax = 128;  // tokens computed at once: activations stay near the L2 cache
 constexpr uint32_t kChunkMin = 8;

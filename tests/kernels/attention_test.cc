@@ -41,25 +41,30 @@ struct Cache {
   std::vector<float> k, v;
 };
 
+AttentionArgs ArgsOf(const Cache& cache, const Shape& s, const std::vector<float>& sinks,
+                     float scale) {
+  return {.group = s.group,
+          .dim_k = s.dim_k,
+          .dim_v = s.dim_v,
+          .format = cache.format,
+          .pages = cache.table.data(),
+          .k_offset = cache.k_offset,
+          .v_offset = cache.v_offset,
+          .k_row = cache.k_row,
+          .v_row = cache.v_row,
+          .first = s.first,
+          .last = s.last,
+          .scale = scale,
+          .sinks = s.sinks ? sinks.data() : nullptr};
+}
+
 std::vector<float> Attend(const Ops& ops, const Cache& cache, const Shape& s,
                           const std::vector<float>& q, const std::vector<float>& sinks,
                           float scale) {
   std::vector<float> out(s.group * s.dim_v, NAN);
-  const AttentionArgs args{.q = q.data(),
-                           .group = s.group,
-                           .dim_k = s.dim_k,
-                           .dim_v = s.dim_v,
-                           .format = cache.format,
-                           .pages = cache.table.data(),
-                           .k_offset = cache.k_offset,
-                           .v_offset = cache.v_offset,
-                           .k_row = cache.k_row,
-                           .v_row = cache.v_row,
-                           .first = s.first,
-                           .last = s.last,
-                           .scale = scale,
-                           .sinks = s.sinks ? sinks.data() : nullptr,
-                           .out = out.data()};
+  AttentionArgs args = ArgsOf(cache, s, sinks, scale);
+  args.q = q.data();
+  args.out = out.data();
   ops.attention(args);
   return out;
 }
@@ -155,6 +160,46 @@ TEST_P(AttentionTest, HeadsTogetherEqualHeadsAlone) {
       const std::vector<float> qh(q.begin() + h * s.dim_k, q.begin() + (h + 1) * s.dim_k);
       const auto alone = Attend(ops(), cache, one, qh, {sinks[h]}, 0.125f);
       EXPECT_EQ(0, std::memcmp(alone.data(), &together[h * s.dim_v], s.dim_v * 4)) << h;
+    }
+  }
+}
+
+// A prompt's tokens, some of whose pages all of them see: each has the bits it has alone.
+TEST_P(AttentionTest, TokensTogetherEqualTokensAlone) {
+  struct Run {
+    uint32_t last, rows;
+  };
+  const Shape shapes[] = {{1, 64, 64, 0, 0}, {3, 64, 64, 0, 0, true},          {8, 256, 256, 0, 0},
+                          {5, 96, 80, 0, 0}, {4, 128, 128, 0, 0, true},        {2, 40, 24, 0, 0},
+                          {6, 12, 20, 0, 0}, {17, 576, 512, 0, 0, false, true}};
+  for (const KvFormat format : kFormats) {
+    for (Shape s : shapes) {
+      for (const Run run : {Run{0, 7}, Run{60, 33}, Run{63, 16}, Run{64, 4}, Run{190, 5},
+                            Run{319, 18}, Run{130, 1}}) {
+        s.last = run.last + run.rows - 1;
+        const Cache cache(ops(), format, s, s.last + 21);
+        const uint64_t q_row = s.group * s.dim_k + 8, out_row = s.group * s.dim_v + 16;
+        const auto q = Gaussian(static_cast<uint32_t>(q_row) * run.rows, run.last + 1, 2),
+                   sinks = Gaussian(s.group, 4);
+        AttentionArgs args = ArgsOf(cache, s, sinks, 0.1f);
+        std::vector<float> together(out_row * run.rows, NAN);
+        args.q = q.data();
+        args.q_stride = q_row;
+        args.out = together.data();
+        args.out_stride = out_row;
+        args.rows = run.rows;
+        args.last = run.last;
+        ops().attention(args);
+        for (uint32_t r = 0; r < run.rows; ++r) {
+          Shape one = s;
+          one.last = run.last + r;
+          const std::vector<float> row(q.begin() + static_cast<long>(r * q_row), q.end());
+          const auto alone = Attend(ops(), cache, one, row, sinks, 0.1f);
+          ASSERT_EQ(0, std::memcmp(alone.data(), &together[r * out_row], alone.size() * 4))
+              << int(format) << " group " << s.group << " last " << run.last << " row " << r;
+          EXPECT_TRUE(std::isnan(together[(r + 1) * out_row - 1])) << "written beyond its row";
+        }
+      }
     }
   }
 }

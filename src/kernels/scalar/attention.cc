@@ -77,9 +77,7 @@ void AddValues(const AttentionArgs& args, uint32_t begin, uint32_t end, const He
   }
 }
 
-}  // namespace
-
-void Attention(const AttentionArgs& args) {
+void OneRow(const AttentionArgs& args) {
   for (uint32_t first = 0; first < args.group; first += kHeads) {
     HeadTile tile;
     tile.first = first;
@@ -102,6 +100,19 @@ void Attention(const AttentionArgs& args) {
       const float inverse = 1.0f / tile.sum[h];
       for (uint32_t i = 0; i < args.dim_v; ++i) out[uint64_t{h} * args.dim_v + i] *= inverse;
     }
+  }
+}
+
+}  // namespace
+
+void Attention(const AttentionArgs& all) {
+  AttentionArgs args = all;
+  args.rows = 1;
+  for (uint64_t row = 0; row < all.rows; ++row) {
+    args.q = all.q + row * all.q_stride;
+    args.out = all.out + row * all.out_stride;
+    args.last = all.last + static_cast<uint32_t>(row);
+    OneRow(args);
   }
 }
 
