@@ -105,9 +105,18 @@ std::string CloseFloats(const std::vector<float>& a, const std::vector<float>& b
   return {};
 }
 
-// A block's bytes: any, or one of the patterns that make extreme quants and scales.
-std::vector<uint8_t> Blocks(Source* s, uint64_t n) {
-  std::vector<uint8_t> bytes(n);
+// Infinities, NaNs, subnormals, the largest and the smallest halves, wherever they may be scales.
+void OddHalves(Source* s, uint64_t begin, std::vector<uint8_t>* bytes) {
+  constexpr uint16_t kOdd[] = {0x7c00, 0xfc00, 0x7e00, 0xfdff, 0x0001, 0x83ff, 0x7bff, 0x8000};
+  for (uint64_t at = begin; at + 2 <= bytes->size(); at += 2) {
+    if (s->OneIn(6)) std::memcpy(&(*bytes)[at], &kOdd[s->Below(8)], 2);
+  }
+}
+
+// A block's bytes: any, or one of the patterns that make extreme quants and scales. Blocks begin
+// at `pad`.
+std::vector<uint8_t> Blocks(Source* s, uint64_t pad, uint64_t n) {
+  std::vector<uint8_t> bytes(pad + n);
   const uint32_t mode = s->Below(8);
   for (uint8_t& b : bytes) {
     switch (mode) {
@@ -129,6 +138,7 @@ std::vector<uint8_t> Blocks(Source* s, uint64_t n) {
         b = s->Byte();
     }
   }
+  if (mode == 7) OddHalves(s, pad, &bytes);
   return bytes;
 }
 
@@ -195,7 +205,7 @@ std::string CheckMatmul(const Ops& ops, const Ops& reference, Source* s) {
   const uint32_t begin = s->OneIn(3) ? s->Below(rows) : 0, end = begin + 1 + s->Below(rows - begin);
   const ActFormat format = s->OneIn(4) ? ActFormat::kF32 : ActFormatOf(type);
   const uint64_t row_bytes = RowBytes(type, cols).value(), pad = s->Below(8);
-  std::vector<uint8_t> weights = Blocks(s, pad + rows * row_bytes);
+  std::vector<uint8_t> weights = Blocks(s, pad, rows * row_bytes);
   const Acts acts(s, reference, format, tokens, cols);
   const std::vector<float> bias =
       s->OneIn(2) ? Floats(s, rows, Kind::kPlain) : std::vector<float>();

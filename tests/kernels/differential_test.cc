@@ -10,7 +10,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr uint32_t kCases = 50000, kEmulatedCases = 1000;  // software is slow
+constexpr uint32_t kCases = 50000, kEmulatedCases = 20000;  // software is slow
 
 class Differential : public IsaTest {};
 

@@ -161,6 +161,39 @@ TEST_P(EveryIsa, BadActivationsReachTheOutput) {
   }
 }
 
+bool SameBitsOrNan(const std::vector<float>& a, const std::vector<float>& b) {
+  for (size_t i = 0; i < b.size(); ++i) {
+    if (!(std::isnan(a[i]) && std::isnan(b[i])) && std::memcmp(&a[i], &b[i], 4) != 0) return false;
+  }
+  return a.size() == b.size();
+}
+
+// Every 16 bits of a block, the scales among them, are in turn what no encoder writes: infinities,
+// NaNs, subnormals, the largest half, zeros of both signs. A row each.
+TEST_P(EveryIsa, OddScalesInEveryPlace) {
+  constexpr uint16_t kOdd[] = {0x7c00, 0xfc00, 0x7e00, 0xfdff, 0x0001,
+                               0x83ff, 0x7bff, 0xfbff, 0x8000, 0xffff};
+  for (const WeightType type : AllIntTypes()) {
+    const uint32_t places = InfoOf(type).block_bytes / 2, cols = 2 * InfoOf(type).block_elems;
+    const auto odd = static_cast<uint32_t>(std::size(kOdd));
+    Weights w = RandomWeights(type, places * odd, cols, 71);
+    for (uint32_t row = 0; row < w.rows; ++row) {
+      uint8_t* at = w.bytes.data() + w.pad + row * w.row_bytes + 2 * (row / odd);
+      std::memcpy(at, &kOdd[row % odd], 2);
+    }
+    for (const uint32_t tokens : {1u, 3u, 17u}) {
+      const auto a =
+          MakeActivations(scalar(), ActFormatOf(type), Gaussian(tokens * cols, 72), tokens, cols);
+      const auto got = Matmul(ops(), w, a.rows), want = Matmul(scalar(), w, a.rows);
+      EXPECT_TRUE(SameBitsOrNan(got, want)) << InfoOf(type).name << " tokens " << tokens;
+      if (GetParam() != "scalar") continue;
+      size_t bad = 0;
+      for (const float v : got) bad += !std::isfinite(v);
+      EXPECT_GT(bad, 0u) << InfoOf(type).name << ": no scale was among the places";
+    }
+  }
+}
+
 SLUICE_EVERY_ISA(EveryIsa);
 
 // Set where the processor is known (tools/arm64, tools/x86_cpus): the best table it must be given.

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "quant/types.h"
@@ -177,6 +179,99 @@ TEST(Regions, NormInEveryFormat) {
       }
       if ((formats & FormatBit(ActFormat::kF32)) != 0) {
         EXPECT_EQ(std::memcmp(y.data(), plain.data(), y.size() * 4), 0) << formats;
+      }
+    }
+  }
+}
+
+std::vector<WeightType> EveryType() {
+  std::vector<WeightType> types;
+  for (uint32_t id = 0; id < 64; ++id) {
+    const WeightTypeInfo* info = FindWeightType(id);
+    if (info != nullptr && info->decodes) types.push_back(info->type);
+  }
+  return types;
+}
+
+std::atomic<int> g_products;
+
+// One instruction set with its products counted.
+Ops Counting(std::string_view isa) {
+  static const Ops* plain;
+  plain = GetOps(isa);
+  Ops ops = *plain;
+  ops.matmul = [](const MatmulArgs& args, uint32_t begin, uint32_t end) {
+    g_products.fetch_add(1);
+    plain->matmul(args, begin, end);
+  };
+  return ops;
+}
+
+struct SameBitsCase {
+  const Ops* ops;
+  WeightType type;
+  bool float_act;
+  uint32_t rows, cols;
+};
+
+// What each token gives alone on one thread.
+std::vector<float> Alone(const SameBitsCase& c, const Matrix& w, const std::vector<float>& x,
+                         uint32_t tokens, const ActBuffer& buffer) {
+  ThreadPool pool(1);
+  Exec exec(c.ops, &pool, c.float_act, false);
+  std::vector<float> out(uint64_t{tokens} * c.rows);
+  for (uint64_t t = 0; t < tokens; ++t)
+    exec.Project(buffer, &x[t * c.cols], c.cols, 1, {{&w, &out[t * c.rows], c.rows, nullptr}});
+  return out;
+}
+
+void ExpectSameBits(const SameBitsCase& c, const std::vector<uint32_t>& tokens_list) {
+  constexpr uint32_t kTokens = 33;
+  const uint64_t row_bytes = RowBytes(c.type, c.cols).value();
+  std::vector<uint8_t> bytes(c.rows * row_bytes + 1);
+  std::mt19937 rng(c.cols);
+  for (uint8_t& b : bytes) b = static_cast<uint8_t>(rng()) & 0x3b;  // finite scales
+  const Matrix w{bytes.data() + 1, c.type, c.rows, c.cols, row_bytes};
+  const std::vector<float> x = Gaussian(uint64_t{kTokens} * c.cols, 3);
+  Ledger ledger{uint64_t{1} << 30};
+  Arena arena = Arena::Make(&ledger, "test", 2 * ActBuffer::Bytes(kTokens, c.cols, kFormats) + 4096,
+                            Touch::kLazily)
+                    .value();
+  const ActBuffer buffer = ActBuffer::Place(&arena, kTokens, c.cols, kFormats);
+  const std::vector<float> want = Alone(c, w, x, kTokens, buffer);
+  for (const int threads : {1, 2, 3, 4}) {
+    ThreadPool pool(threads);
+    Exec exec(c.ops, &pool, c.float_act, false);
+    for (const uint32_t tokens : tokens_list) {
+      std::vector<float> out(uint64_t{tokens} * c.rows, NAN);
+      g_products = 0;
+      exec.Project(buffer, x.data(), c.cols, tokens, {{&w, out.data(), c.rows, nullptr}});
+      EXPECT_EQ(std::memcmp(out.data(), want.data(), out.size() * 4), 0)
+          << c.ops->isa << " " << InfoOf(c.type).name << (c.float_act ? " x f32, " : " x int8, ")
+          << c.cols << " columns, " << tokens << " tokens, " << threads << " threads";
+      if (threads > 1) EXPECT_GT(g_products, 1) << "the product was not split";
+    }
+  }
+}
+
+// Promise 2 where threads split it: every weight type, odd shapes, 1 to 33 tokens, 1 to 4 threads.
+TEST(Regions, ProductsOfEveryTypeHaveOneSetOfBits) {
+  std::vector<uint32_t> all(33);
+  for (uint32_t i = 0; i < 33; ++i) all[i] = i + 1;
+  const std::vector<uint32_t> few = {1, 2, 5, 17, 33};
+  for (const std::string_view isa : AvailableIsas()) {
+    const Ops ops = Counting(isa);
+    const bool slow = isa == "scalar";
+    for (const WeightType type : EveryType()) {
+      const uint32_t block = InfoOf(type).block_elems;
+      for (const uint32_t blocks : {1u, 3u}) {
+        if (slow && blocks == 3 && block == 256) continue;
+        const uint32_t cols = block == 1    ? 67 * blocks
+                              : block == 32 ? 64 * blocks + 32
+                                            : 256 * blocks;
+        const uint32_t rows = 100'000 / static_cast<uint32_t>(RowBytes(type, cols).value()) | 1;
+        ExpectSameBits({&ops, type, false, rows, cols}, slow || blocks == 1 ? few : all);
+        if (blocks == 1) ExpectSameBits({&ops, type, true, rows, cols}, few);
       }
     }
   }
