@@ -16,6 +16,16 @@ import sys
 ISA_FOLDER = re.compile(r"/kernels/(avx2|avxvnni|avx512|amx|neon_dotprod|neon_i8mm)/")
 # VEX and EVEX mnemonics all begin with v; the few others that do are system instructions.
 AVX = re.compile(r"\t(?!verr|verw|vm(?:call|launch|resume|xoff|xon|read|write|clear|ptr|func))v[a-z]\w*\b|%[yz]mm\d")
+# What SSE3 and later brought without v, tiles and mask registers. Not here: tzcnt (as bsf an older processor runs it),
+# xgetbv (asked for by CPUID first).
+OTHER_X86 = re.compile(
+    r"\t(?:addsubp[sd]|h(?:add|sub)p[sd]|lddqu|mov(?:ddup|shdup|sldup)|fisttp\w*"
+    r"|pshufb|palignr|pabs[bwd]|pmaddubsw|ph(?:add|sub)(?:w|d|sw)|psign[bwd]|pmulhrsw"
+    r"|p?blendv?\w+|dpp[sd]|extractps|insertps|mpsadbw|packusdw|pcmpeqq|pextr[bdq]|pinsr[bdq]|phminposuw"
+    r"|p(?:max|min)(?:sb|sd|uw|ud)|pmov[sz]x\w+|pmuldq|pmulld|ptest|round[ps][sd]|movntdqa"
+    r"|crc32\w?|pcmp[ei]str[im]|pcmpgtq|popcnt\w?|lzcnt\w?|andn[lq]?|bextr|bls(?:r|i|msk)|bzhi|pdep|pext|mulx|rorx"
+    r"|s[ah][rl]x|ad[co]x|movbe\w?|aes\w+|sha(?:1|256)\w+|pclmul\w+|gf2p8\w+"
+    r"|ldtilecfg|sttilecfg|tile\w+|tdp\w+)\b|%k[0-7]\b|%tmm\d")
 # Dot products, matrix products, atomics in one instruction and half arithmetic: ARMv8.1 and later.
 ARM = re.compile(r"\t(?:[su]dot|usdot|sudot|[su]mmla|usmmla|bfdot|bfmmla|bfmlal[bt]|bfcvt\w*|sqrdml[as]h"
                  r"|(?:ld(?:add|clr|eor|set)|swp|casp?)(?:a|l|al)?[bh]?)\t|\tf(?:mul|add|sub|mla|mls)\tv\d+\.[48]h")
@@ -36,7 +46,7 @@ def is_arm(path):
 def leaking_functions(path):
     """Names of the functions of an object that hold an instruction above the baseline."""
     arm = is_arm(path)
-    objdump, pattern = ("aarch64-linux-gnu-objdump", ARM) if arm else ("objdump", AVX)
+    objdump, patterns = ("aarch64-linux-gnu-objdump", [ARM]) if arm else ("objdump", [AVX, OTHER_X86])
     process = subprocess.run([objdump, "-d", "-C", "--no-show-raw-insn", path],
                              capture_output=True, text=True, check=True)
     function, found = "?", set()
@@ -44,7 +54,7 @@ def leaking_functions(path):
         head = FUNCTION.match(line)
         if head:
             function = head.group(1)
-        elif pattern.search(line):
+        elif any(pattern.search(line) for pattern in patterns):
             found.add(function)
     return sorted(found)
 
@@ -59,7 +69,7 @@ def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     build = pathlib.Path(sys.argv[1])
-    objects = sorted(p for p in build.rglob("*.o") if re.search(r"/sluice_\w+\.dir/", p.as_posix()))
+    objects = sorted(p for p in build.rglob("*.o") if re.search(r"/sluice(_\w+)?\.dir/", p.as_posix()))
     if not objects:
         sys.exit(f"isa_leak: no objects of a room in {build}")
     problems, homes = [], collections.defaultdict(dict)

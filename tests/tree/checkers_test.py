@@ -143,11 +143,11 @@ class Tidy(CheckerTest):
 class IsaLeak(CheckerTest):
     SUM = "float Sum(const float* x) { float s = 0; for (int i = 0; i < 64; ++i) s += x[i] * x[i]; return s; }\n"
 
-    def check_objects(self, code, *rows, compiler="g++"):
-        """rows: (object below sluice_kernels.dir, source, flags)"""
+    def check_objects(self, code, *rows, compiler="g++", target="sluice_kernels"):
+        """rows: (object below the target's folder, source, flags)"""
         with tempfile.TemporaryDirectory() as root:
             for name, source, *flags in rows:
-                path = pathlib.Path(root, "src/CMakeFiles/sluice_kernels.dir", name)
+                path = pathlib.Path(root, f"src/CMakeFiles/{target}.dir", name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 subprocess.run([compiler, "-O2", "-std=c++20", *flags, "-c", "-o", path, "-x", "c++", "-"],
                                input=source, text=True, check=True)
@@ -161,6 +161,27 @@ class IsaLeak(CheckerTest):
     def test_instructions_in_a_common_object(self):
         self.assertIn("newer instructions in Sum", self.check_objects(1, ("kernels/ops.o", self.SUM, "-mavx2")))
         self.assertIn("newer instructions in Sum", self.check_objects(1, ("kernels/ops.o", self.SUM, "-mavx")))
+
+    def test_instructions_older_than_avx(self):
+        count = "int Sum(unsigned long long x) { return __builtin_popcountll(x); }\n"
+        mask = "unsigned long long Sum(unsigned long long a, unsigned long long b) { return ~a & b; }\n"
+        signs = "#include <tmmintrin.h>\n__m128i Sum(__m128i a, __m128i b) { return _mm_sign_epi8(a, b); }\n"
+        tiles = "#include <immintrin.h>\nvoid Sum() { _tile_zero(0); _tile_dpbssd(0, 1, 2); }\n"
+        for source, flag in ((count, "-mpopcnt"), (mask, "-mbmi"), (signs, "-mssse3"), (tiles, "-mamx-int8"),
+                             (self.SUM.replace("float", "int"), "-msse4.1"), (tiles, "-mamx-tile")):
+            flags = (flag, "-mamx-tile") if "amx" in flag else (flag,)
+            if "int8" not in flag and source is tiles:
+                source = tiles.replace("_tile_dpbssd(0, 1, 2);", "")
+            if flag == "-msse4.1":
+                flags += ("-O3",)
+            with self.subTest(flag):
+                output = self.check_objects(1, ("base/cpu.o", source, *flags), target="sluice_base")
+                self.assertIn("newer instructions in Sum", output)
+                self.check_objects(0, ("kernels/amx/cpu.o", source, *flags))
+
+    def test_the_programs_own_object(self):
+        self.assertIn("newer instructions in Sum",
+                      self.check_objects(1, ("cli/main.cc.o", self.SUM, "-mavx2"), target="sluice"))
 
     def test_shared_inline_function(self):
         shared = "__attribute__((noinline)) inline " + self.SUM + "float {}(const float* x) {{ return Sum(x); }}\n"
