@@ -159,9 +159,27 @@ Result<GenerateResult> ChatCore::Continue(const ChatCall& call) {
   fit.summary = before.summary;
   fit.prompt.assign(before.timeline.begin(), answer);
   call.generation->Resume({answer, before.timeline.end()}, turn.answer.size());
-  Result<GenerateResult> result = Answer(turn.user, std::move(fit), call);
+  const Status room = FitResumed(turn.user, before.timeline.size() - before.answer_at, call, &fit);
+  Result<GenerateResult> result =
+      room.ok() ? Answer(turn.user, std::move(fit), call) : Result<GenerateResult>(room);
   if (!result.ok()) state_ = before;
   return result;
+}
+
+// An answer that was cut in a larger context may need room before it can go on.
+Status ChatCore::FitResumed(const std::string& user, size_t answer_tokens, const ChatCall& call,
+                            Fit* fit) const {
+  const uint32_t capacity = call.source->capacity();
+  if (fit->prompt.size() + answer_tokens <= capacity) return {};
+  if (state_.context_full != ContextFull::kStop) {
+    SLUICE_ASSIGN(Fit next, MakeRoom(*fit, user, answer_tokens, call));
+    if (next.prompt.size() + answer_tokens < capacity) {
+      Announce(*fit, next, call);
+      *fit = std::move(next);
+      return {};
+    }
+  }
+  return TooLong(fit->prompt.size() + answer_tokens, capacity, "the answer that was cut needs");
 }
 
 Result<GenerateResult> ChatCore::Answer(const std::string& user, Fit fit, const ChatCall& call) {

@@ -89,6 +89,8 @@ class ChatCore {
   const char* Alone() const;  // who needs all the room when no turn is left to drop
   Status Render(const std::string& user, const ChatCall& call, Fit* fit) const;
   Result<Fit> FitPrompt(const std::string& user, const ChatCall& call) const;
+  Status FitResumed(const std::string& user, size_t answer_tokens, const ChatCall& call,
+                    Fit* fit) const;
   Result<Fit> MakeRoom(const Fit& now, const std::string& user, size_t answer_tokens,
                        const ChatCall& call) const;
   Result<Fit> DropMore(const Fit& now, const std::string& user, size_t answer_tokens,

@@ -92,7 +92,10 @@ class Repl {
     std::string message;
     while (!done_ && !TerminateRequested()) {
       const LineEditor::Outcome outcome = editor_.Read(&message);
-      if (outcome == LineEditor::Outcome::kEnd) break;
+      if (outcome == LineEditor::Outcome::kEnd) {
+        Tell("\n");  // the prompt's line is left
+        break;
+      }
       if (outcome == LineEditor::Outcome::kInterrupted) {
         if (interrupted) break;
         interrupted = true;
@@ -241,13 +244,18 @@ class Repl {
       return Status(Code::kUsage, "this chat is private: nothing of it is stored");
     }
     if (path.empty()) {
-      if (!settings_.session_path.empty()) return KeepSession();
-      return Status(Code::kUsage, "want /save FILE", "", "or start with --session FILE");
+      if (settings_.session_path.empty())
+        return Status(Code::kUsage, "want /save FILE", "", "or start with --session FILE");
+      SLUICE_TRY(KeepSession());
+    } else if (path.ends_with(".json")) {
+      SLUICE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
+      SLUICE_TRY(file.Write(chat_.HistoryJson() + "\n"));
+      SLUICE_TRY(file.Commit());
+    } else {
+      SLUICE_TRY(chat_.Save(path, settings_.generate));
     }
-    if (!path.ends_with(".json")) return chat_.Save(path, settings_.generate);
-    SLUICE_ASSIGN(AtomicFile file, AtomicFile::Create(path));
-    SLUICE_TRY(file.Write(chat_.HistoryJson() + "\n"));
-    return file.Commit();
+    Say("saved: " + (path.empty() ? settings_.session_path : path));
+    return Status();
   }
 
   Engine* engine_;

@@ -40,6 +40,13 @@ std::string Shown(const std::string& text, size_t columns) {
   return out.empty() ? "?" : out;
 }
 
+// "SmolLM2 135M 8k 40645cbd": the name that the model gives itself and the beginning of its hash.
+std::string ShownModel(const std::string& text) {
+  const size_t space = text.rfind(' ');
+  if (space == std::string::npos) return Shown(text, 30);
+  return Shown(text.substr(0, space), 21) + " " + Shown(text.substr(space + 1), 8);
+}
+
 nlohmann::ordered_json EntryJson(const PrefixCacheEntry& e) {
   return {{"name", e.name},
           {"model", e.model},
@@ -57,10 +64,10 @@ nlohmann::ordered_json EntriesJson(const std::vector<PrefixCacheEntry>& entries)
 }
 
 std::string EntriesTable(const std::vector<PrefixCacheEntry>& entries) {
-  std::string out = fmt::format("{:<24} {:<5} {:<5} {:>7} {:>10}  {:<19}  {}\n", "model", "kv",
+  std::string out = fmt::format("{:<30} {:<5} {:<5} {:>7} {:>10}  {:<19}  {}\n", "model", "kv",
                                 "kind", "tokens", "size", "last used", "name");
   for (const PrefixCacheEntry& e : entries) {
-    out += fmt::format("{:<24} {:<5} {:<5} {:>7} {:>10}  {:<19}  {}\n", Shown(e.model, 24),
+    out += fmt::format("{:<30} {:<5} {:<5} {:>7} {:>10}  {:<19}  {}\n", ShownModel(e.model),
                        Shown(e.kv, 5), KindOf(e), e.tokens, FormatBytes(e.bytes),
                        LocalTime(e.used_unix_s), e.name);
   }

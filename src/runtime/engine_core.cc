@@ -460,7 +460,8 @@ Status EngineCore::OpenStore() {
       Note(LogLevel::kInfo, "prefix store", "no prefix store: " + model.status().ToString());
       return {};
     }
-    store.identity.model = std::move(model).value();
+    // The label tells people who list the store which model an entry is of.
+    store.identity.model = digest_.label + (digest_.label.empty() ? "" : " ") + *model;
   }
   store.identity.kv_format = plan_.table.kv_format;
   store.identity.arithmetic =
@@ -510,6 +511,7 @@ uint32_t EngineCore::Align(Sequence* sequence, std::span<const TokenId> ids) {
   const double start = NowSeconds();
   const uint32_t kept = sequence->Align(ids);
   counters_.reused_tokens += kept;
+  aligned_ = sequence;
   counters_.align_s += NowSeconds() - start;  // part of the wait for a first token
   return kept;
 }
@@ -542,7 +544,10 @@ Status EngineCore::Step(const StepLoop::Request& request) {
 }
 
 Status EngineCore::Run(const StepLoop::Request& request) {
-  const bool decode = request.ids.size() == 1 && request.sequence->length() > 0;
+  // The last token of a prompt whose beginning was found is no decoding.
+  const bool prompt_rest = aligned_ == request.sequence;
+  if (prompt_rest) aligned_ = nullptr;
+  const bool decode = request.ids.size() == 1 && request.sequence->length() > 0 && !prompt_rest;
   const double start = NowSeconds();
   queue_->Poll();  // so that the pinned bytes below are those of `bytes`
   const uint64_t bytes = queue_->bytes_read(), stall = StallNs();

@@ -128,7 +128,8 @@ class EngineCore {
   std::unique_ptr<ReadQueue> queue_;
   std::unique_ptr<StepLoop> loop_;
   StepCounters counters_;
-  LookaheadTrial lookahead_trial_;  // while nobody asked for a number of layers
+  const Sequence* aligned_ = nullptr;  // its next step ends a prompt; only compared
+  LookaheadTrial lookahead_trial_;     // while nobody asked for a number of layers
   double opened_s_ = 0;
   DeviceProbe machine_;
   MachineRates rates_;                // of the last MeasureMachine

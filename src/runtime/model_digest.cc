@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "formats/printable.h"
 #include "io/file.h"
 
 namespace sluice {
@@ -37,11 +38,23 @@ class Hash {
   XXH3_state_t* state_;
 };
 
+// What a model calls itself in the headers that the hash covers; no path, no file name.
+std::string LabelOf(const ModelSource& source) {
+  if (source.gguf) {
+    const auto name = source.gguf->header.metadata.String("general.name");
+    return name ? Printable(*name) : std::string();
+  }
+  const auto type = source.folder->config.find("model_type");
+  const bool known = type != source.folder->config.end() && type->is_string();
+  return known ? Printable(type->get<std::string>()) : std::string();
+}
+
 }  // namespace
 
 ModelDigest DigestOf(const ModelSource& source) {
   ModelDigest digest;
   digest.name = source.name;
+  digest.label = LabelOf(source);
   const Catalog& catalog = source.gguf ? source.gguf->catalog : source.folder->catalog;
   Hash hash;
   if (source.gguf) {

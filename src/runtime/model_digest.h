@@ -22,6 +22,7 @@ struct ModelDigest {
     uint64_t offset = 0, bytes = 0;
   };
   std::string name;          // of the file or folder
+  std::string label;         // general.name, or the config's model_type; "" without
   uint64_t header_hash = 0;  // metadata or config, and what every tensor is
   std::vector<std::string> files;
   std::vector<Sample> samples;

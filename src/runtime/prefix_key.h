@@ -16,7 +16,7 @@ namespace sluice {
 // What must be equal for a state to be of use: another model, format or order of additions gives
 // other numbers.
 struct PrefixIdentity {
-  std::string model;       // hash of the header and of samples of the data
+  std::string model;       // its own name and a hash of the header and samples of the data
   std::string kv_format;   // "f16", ...
   std::string arithmetic;  // instruction set, activation mode, version of the numerics
   uint64_t page_bytes = 0, state_bytes = 0;

@@ -71,6 +71,16 @@ TEST_F(CacheTest, ListsAndCounts) {
   EXPECT_GT(stat["limit_bytes"].get<uint64_t>(), 0u);
 }
 
+// A person who looks at the list knows which model an entry is of.
+TEST_F(CacheTest, AModelGoesByItsOwnName) {
+  const std::string model = Shared("cases/dev/gguf/ok-llama-f32.gguf");
+  if (model.empty()) GTEST_SKIP() << "SKIP: no shared cases";
+  const ProcessResult run = Sluice({"run", model, "-p", std::string(90, 'w'), "-n", "2", "--greedy",
+                                    "--ctx", "512", "--state-dir", state_.path()});
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_NE(Cache({"ls"}).out.find("\ntiny-llama "), std::string::npos) << Cache({"ls"}).out;
+}
+
 TEST_F(CacheTest, RemovesByNameAndAll) {
   Fill();
   EXPECT_EQ(Cache({"rm", page_}).out, "1 entry removed\n");

@@ -206,6 +206,7 @@ TEST_F(Kept, CommandsOfTheChat) {
   EXPECT_EQ(Parse()->chat.timeline.size() - Parse()->chat.answer_at, 10u);
   Say(&terminal, "/context-full sometimes");
   Say(&terminal, "/save " + (dir_ / "copy"));
+  EXPECT_NE(terminal.screen().find("(saved: " + (dir_ / "copy") + ")"), std::string::npos);
   Say(&terminal, "/clear");
   EXPECT_EQ(Parse()->chat.turns.size(), 0u);
   WriteFile(dir_ / "bad", "no session");

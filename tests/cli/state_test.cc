@@ -85,6 +85,9 @@ TEST(HybridRun, TheSamePromptAgainIsKnown) {
   const json first = json::parse(Sluice(run).out), again = json::parse(Sluice(run).out);
   EXPECT_EQ(first["stats"]["reused_tokens"], 0);
   EXPECT_EQ(again["stats"]["reused_tokens"], 299);
+  EXPECT_EQ(again["stats"]["prompt_tokens"], 1) << "it belongs to the prompt, not to the answer";
+  EXPECT_EQ(again["stats"]["decode_tokens"], first["stats"]["decode_tokens"]);
+  EXPECT_GT(again["stats"]["ttft_s"], again["stats"]["load_s"]);
   EXPECT_EQ(again["ids"], first["ids"]);
   EXPECT_EQ(again["stats"]["logits_hash"], first["stats"]["logits_hash"]);
 }
@@ -298,6 +301,29 @@ TEST_F(FullContext, StopRefusesAndChangesNothing) {
   EXPECT_EQ(session->chat.system, "be brief");
   EXPECT_EQ(session->chat.turns[0].user, "question number 0") << "nothing is dropped";
   if (last.out.empty()) EXPECT_EQ(ReadFile(file_), before) << "refused at once";
+}
+
+// Taken up in a smaller context: room is made if there are turns to drop, else one line says what
+// it takes, and the file stays as it is.
+TEST_F(FullContext, AnAnswerThatWasCutInALargerOne) {
+  const Words same = {"--greedy", "--ignore-eos", "--no-prefix-store"};
+  ASSERT_EQ(Sluice(Run(Join({"-p", std::string(60, 'w'), "-n", "40"}, same))).code, 0);
+  ASSERT_EQ(Sluice(Run(Join({"-p", "who?", "-n", "40"}, same))).code, 0);
+  const std::string before = ReadFile(file_);
+  const uint64_t all = Parse(file_)->chat.timeline.size();
+  const Words go_on = Join({"--continue", "-n", "5"}, same);
+  for (const char* mode : {"stop", "drop"}) {
+    const bool stop = mode == std::string("stop");
+    const ProcessResult result =
+        Sluice(Run(Join(go_on, {"--context-full", mode}), std::to_string(stop ? all - 1 : 40)));
+    EXPECT_EQ(result.code, 6) << mode << result.err;
+    EXPECT_NE(result.err.find("the answer that was cut needs "), std::string::npos) << result.err;
+    EXPECT_EQ(ReadFile(file_), before) << mode;
+  }
+  const ProcessResult fits = Sluice(Run(go_on, std::to_string(all - 1)));
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  EXPECT_NE(fits.err.find("the oldest turn was dropped"), std::string::npos) << fits.err;
+  EXPECT_EQ(Parse(file_)->chat.turns.size(), 1u);
 }
 
 // With nothing left to drop, the error says what needs the room, and nothing changes.
