@@ -13,6 +13,11 @@ sluice_script_test(checkers tests/tree/checkers_test.py)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   sluice_script_test(isa_leak tools/isa_leak.py ${CMAKE_BINARY_DIR})
 endif()
+if(TARGET test_kernels AND NOT SLUICE_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+  # Nehalem and Haswell under qemu; tools/x86_cpus alone runs everything there.
+  add_test(NAME x86_cpus COMMAND ${CMAKE_SOURCE_DIR}/tools/x86_cpus --quick ${CMAKE_BINARY_DIR})
+  set_tests_properties(x86_cpus PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
+endif()
 sluice_script_test(cgroup_run tests/tree/cgroup_run_test.py)
 if(TARGET sluice AND NOT SLUICE_SANITIZE)  # shadow memory is no part of the promise
   sluice_script_test(budget_cgroup tests/tree/budget_test.py --sluice $<TARGET_FILE:sluice>)
