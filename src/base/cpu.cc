@@ -165,6 +165,15 @@ bool RestrictThread(pthread_t thread, const std::vector<int>& cpus) {
   return pthread_setaffinity_np(thread, sizeof(set), &set) == 0;  // refuses an empty set
 }
 
+bool CanRunOn(int cpu) {
+  cpu_set_t before;
+  const pthread_t self = pthread_self();
+  if (pthread_getaffinity_np(self, sizeof(before), &before) != 0) return true;  // too many to tell
+  if (!RestrictThread(self, {cpu})) return false;
+  pthread_setaffinity_np(self, sizeof(before), &before);
+  return true;
+}
+
 CpuRoles ChooseCpuRoles(const std::vector<int>& asked, int threads) {
   return proc::ChooseCpuRoles("", AllowedCpus(), asked, threads);
 }

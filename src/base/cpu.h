@@ -43,6 +43,10 @@ int DefaultThreads();            // performance cores among the allowed ones
 // Lets a thread run on these processors only. False when the kernel refuses or none exists.
 bool RestrictThread(pthread_t thread, const std::vector<int>& cpus);
 
+// Whether the calling thread could be put on this processor: it exists, is online, and neither a
+// cpuset nor a sandbox forbids it. The thread stays where it is.
+bool CanRunOn(int cpu);
+
 // Where threads run. Empty lists: wherever the scheduler likes.
 struct CpuRoles {
   std::vector<int> compute, io;

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/bytes.h"
+#include "base/cpu.h"
 #include "base/limits.h"
 #include "cli/state_dir.h"
 
@@ -156,6 +157,11 @@ void AddEngineArgs(Args* args, EngineOptions* o) {
       "--cpus", "LIST",
       [o](const std::string& text) -> Status {
         SLUICE_ASSIGN(o->cpus, ParseCpus(text));
+        for (const int cpu : o->cpus) {
+          if (CanRunOn(cpu)) continue;
+          return Status(Code::kUsage, fmt::format("threads cannot run on processor {}", cpu), "",
+                        fmt::format("this process may use {}", fmt::join(AllowedCpus(), ",")));
+        }
         return Status();
       },
       "pin the threads to these processors: 0,2 or 0-3");

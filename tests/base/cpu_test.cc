@@ -61,6 +61,15 @@ TEST(Cpu, AllowedFollowsAffinity) {
   EXPECT_EQ(AllowedCpus(), all);
 }
 
+TEST(Cpu, AskingForAPlaceLeavesTheThreadWhereItIs) {
+  const std::vector<int> before = AllowedCpus();
+  for (const int cpu : before) EXPECT_TRUE(CanRunOn(cpu)) << cpu;
+  EXPECT_FALSE(CanRunOn(1023));  // of 1024 processors the last
+  EXPECT_FALSE(CanRunOn(100000));
+  EXPECT_FALSE(CanRunOn(-1));
+  EXPECT_EQ(AllowedCpus(), before);
+}
+
 TEST(Cpu, DefaultThreadsStayWithinTheAllowed) {
   EXPECT_GE(DefaultThreads(), 1);
   EXPECT_LE(DefaultThreads(), static_cast<int>(AllowedCpus().size()));
