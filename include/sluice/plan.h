@@ -24,7 +24,7 @@ struct PlanLine {
 // What the whole context would take in one KV format, wherever it lies.
 struct PlanKvFormat {
   std::string name;  // as --kv takes it
-  uint64_t bytes_per_token = 0, bytes = 0;
+  uint64_t bytes_per_token = 0, sliding_bytes_per_token = 0, bytes = 0;
 };
 
 struct Plan {

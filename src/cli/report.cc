@@ -76,8 +76,10 @@ ordered_json LinesJson(const std::vector<PlanLine>& lines) {
 ordered_json KvFormatsJson(const std::vector<PlanKvFormat>& formats) {
   ordered_json out = ordered_json::array();
   for (const PlanKvFormat& kv : formats) {
-    out.push_back(
-        {{"name", kv.name}, {"bytes_per_token", kv.bytes_per_token}, {"bytes", kv.bytes}});
+    out.push_back({{"name", kv.name},
+                   {"bytes_per_token", kv.bytes_per_token},
+                   {"sliding_bytes_per_token", kv.sliding_bytes_per_token},
+                   {"bytes", kv.bytes}});
   }
   return out;
 }
@@ -124,6 +126,14 @@ std::vector<Row> TrafficRows(const Stats& s) {
   return rows;
 }
 
+// Layers with a sliding window take their part for the last tokens only.
+std::string KvFormatText(const Plan& plan, const PlanKvFormat& kv) {
+  std::string text = FormatBytes(kv.bytes_per_token) + " per token";
+  if (kv.sliding_bytes_per_token == 0) return text;
+  return text + fmt::format(", {} more for the last {}", FormatBytes(kv.sliding_bytes_per_token),
+                            plan.kv_sliding_tokens);
+}
+
 std::string Names(const char* title, const std::vector<PlanLine>& lines) {
   std::string out;
   for (const PlanLine& line : lines) {
@@ -145,10 +155,8 @@ std::string PlanTable(const Plan& plan) {
   rows.push_back(
       {"context", fmt::format("{} tokens", plan.context),
        fmt::format("KV {}, {} per token", plan.kv_format, FormatBytes(plan.kv_bytes_per_token))});
-  for (const PlanKvFormat& kv : plan.kv_formats) {
-    rows.push_back({"  --kv " + kv.name, FormatBytes(kv.bytes),
-                    fmt::format("{} per token", FormatBytes(kv.bytes_per_token))});
-  }
+  for (const PlanKvFormat& kv : plan.kv_formats)
+    rows.push_back({"  --kv " + kv.name, FormatBytes(kv.bytes), KvFormatText(plan, kv)});
   rows.push_back({"prefill chunk", fmt::format("{} tokens", plan.chunk), ""});
   rows.push_back({"layers", fmt::format("{}", plan.layers), LayersText(plan)});
   rows.push_back({"active per token", FormatBytes(plan.active_bytes_per_token),

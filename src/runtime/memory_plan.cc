@@ -568,7 +568,7 @@ void Planner::DescribeKv(MemoryPlan* plan) const {
   for (size_t i = 0; i < kFormatNames.size(); ++i) {
     const KvLayout layout = MakeKvLayout(c_, static_cast<KvFormat>(i));
     t.kv_formats.push_back(
-        {kFormatNames[i], layout.bytes_per_token(),
+        {kFormatNames[i], layout.bytes_per_token(), layout.sliding_bytes_per_token(),
          pages * layout.page_bytes + plan->sliding_frames * layout.sliding_bytes});
   }
   t.state_bytes = plan->state.floats * 4;

@@ -30,9 +30,11 @@ std::vector<Found> FindAll(const std::string& dir) {
 }
 
 // False when it vanished meanwhile.
-bool Describe(const std::string& dir, const PrefixName& name, bool verify, PrefixEntry* entry) {
+Result<bool> Describe(const std::string& dir, const PrefixName& name, bool verify,
+                      PrefixEntry* entry) {
   Result<std::optional<PrefixExtent>> opened = prefix_folder::OpenEntry(dir, name);
-  if (!opened.ok()) return true;  // not to be read is not to be damaged
+  // What cannot be read may be whole: it is listed, but nobody can say that it was verified.
+  if (!opened.ok()) return verify ? Result<bool>(opened.status()) : Result<bool>(true);
   if (!opened->has_value()) return false;
   PrefixExtent& extent = **opened;
   const Result<PrefixHead> head = ReadPrefixHead(extent);
@@ -65,7 +67,8 @@ Result<std::vector<PrefixEntry>> ListPrefixStore(const std::string& dir, bool ve
     entry.checkpoint = found.name.checkpoint;
     entry.bytes = found.bytes;
     entry.used_unix_s = found.used_ns / kNsPerS;
-    if (Describe(dir, found.name, verify, &entry)) entries.push_back(std::move(entry));
+    SLUICE_ASSIGN(const bool there, Describe(dir, found.name, verify, &entry));
+    if (there) entries.push_back(std::move(entry));
     done += found.bytes;
     if (progress) progress({"verify", done, total, NowSeconds() - start});
   }

@@ -16,11 +16,11 @@ void Snapshots::Drop(Point* point, const Status& why) {
   LogOnce(LogLevel::kNotice, "snapshot", "a snapshot was not kept: " + why.ToString());
 }
 
-void Snapshots::Begin(Sequence* sequence, uint32_t first, uint32_t rows, bool prompt_ends) {
+void Snapshots::Begin(Sequence* sequence, uint32_t first, uint32_t rows, uint32_t prompt_end) {
   points_.clear();
   sequence_ = sequence;
   first_ = first;
-  if (!sequence->recurrent() || sequence->store() == nullptr || rows < 2) return;
+  if (!sequence->recurrent() || sequence->store() == nullptr || prompt_end == 0) return;
   const uint32_t end = first + rows;
   std::vector<uint32_t> lengths;
   for (uint32_t n = (first / kEveryTokens + 1) * kEveryTokens; n <= end; n += kEveryTokens)
@@ -29,7 +29,7 @@ void Snapshots::Begin(Sequence* sequence, uint32_t first, uint32_t rows, bool pr
     if (mark > first && mark <= end) lengths.push_back(mark);
   }
   // The same prompt again needs the logits of its last token, so that one is processed once more.
-  if (prompt_ends) lengths.push_back(end - 1);
+  if (prompt_end - 1 > first && prompt_end - 1 <= end) lengths.push_back(prompt_end - 1);
   std::sort(lengths.begin(), lengths.end());
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   if (lengths.size() > kPointsMax) lengths.erase(lengths.begin(), lengths.end() - kPointsMax);

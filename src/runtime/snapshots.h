@@ -18,11 +18,10 @@ class Snapshots {
  public:
   explicit Snapshots(const StateLayout* layout) : layout_(layout) {}
 
-  // Rows [first, first + rows) of `sequence` are about to run. All of a prompt but its last
-  // token, its marks and every
-  // kEveryTokens become snapshots.
+  // Rows [first, first + rows) of `sequence` are about to run. All of a prompt but its last token,
+  // its marks and every kEveryTokens become snapshots. prompt_end: its length; 0 while decoding.
   static constexpr uint32_t kEveryTokens = 1024;
-  void Begin(Sequence* sequence, uint32_t first, uint32_t rows, bool prompt_ends);
+  void Begin(Sequence* sequence, uint32_t first, uint32_t rows, uint32_t prompt_end);
   // How many rows from chunk row `row` on may be computed as one tile of at most `most`.
   uint32_t TileRows(uint32_t row, uint32_t most) const;
   // `layer` has passed chunk rows [0, row).

@@ -179,8 +179,8 @@ Status StepLoop::RunChunk(const Request& r, std::span<const TokenId> ids, uint32
   if (c_.experts != nullptr) c_.experts->BeginStep(rows);
   SLUICE_TRY(Embed(ids));
   PrepareRows(r.sequence, first_pos, rows);
-  const bool prompt_ends = last && r.ids.size() > 1;
-  snapshots_.Begin(r.sequence, first_pos, rows, prompt_ends);
+  const uint32_t prompt_end = r.ids.size() > 1 ? r.sequence->length() : 0;
+  snapshots_.Begin(r.sequence, first_pos, rows, prompt_end);
   if (c_.spill != nullptr)
     c_.spill->Begin(r.sequence->page_ids(), r.sequence->page_pointers(), first_pos, rows);
   const Status status = Layers(first_pos, rows, r.cancel);

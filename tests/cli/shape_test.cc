@@ -66,6 +66,13 @@ TEST(PlanShape, ByteTablesOfRealModels) {
         window_tokens > 0 ? plan["kv_sliding_bytes"].get<uint64_t>() / window_tokens : 0;
     EXPECT_EQ(plan["kv_bytes_per_token"].get<uint64_t>() + sliding, c.kv_bytes_per_token) << c.name;
     EXPECT_EQ(sliding > 0, std::string(c.arch) == "gpt-oss") << c.name;
+    const json& f16 = plan["kv_formats"][1];
+    EXPECT_EQ(f16["name"], "f16");
+    EXPECT_EQ(f16["bytes_per_token"], plan["kv_bytes_per_token"]) << c.name;
+    EXPECT_EQ(f16["sliding_bytes_per_token"], sliding) << c.name;
+    EXPECT_EQ(f16["bytes"],
+              plan["kv_bytes"].get<uint64_t>() + plan["kv_spill_bytes"].get<uint64_t>())
+        << c.name;
     uint64_t sum = 0;
     for (const json& line : plan["lines"]) sum += line["bytes"].get<uint64_t>();
     EXPECT_EQ(plan["total_bytes"], sum) << c.name;

@@ -211,6 +211,15 @@ TEST_P(LongPrompt, ThatIsCancelledGoesOnInTheSameProcess) {
   ExpectGoesOn(engine.get());
 }
 
+TEST_P(LongPrompt, WhoseLastChunkIsOneTokenIsKnownTheNextTime) {
+  const auto engine = Open(state_.path(), 1e9);
+  const auto text = Text(129, engine->vocab_size(), 1);
+  std::vector<float> first, again;
+  EXPECT_EQ(Ask(Session::Create(engine.get())->get(), text, &first), 0);
+  EXPECT_EQ(Ask(Session::Create(engine.get())->get(), text, &again), 128);
+  EXPECT_EQ(first, again);
+}
+
 // What lies on flash in the middle of the prompt is what a kill would leave.
 TEST_P(LongPrompt, ThatIsKilledGoesOnFromWhatWasWritten) {
   const test::TempFolder killed;
