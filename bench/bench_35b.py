@@ -155,7 +155,7 @@ def plot(a, rows, limits):
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
         out += [f'<circle cx="{px(x):.1f}" cy="{py(y):.1f}" r="4" fill="{colour}"/><text x="{px(x):.1f}" y="{py(y) - 9:.1f}" text-anchor="middle" fill="{colour}">{y:.2f}</text>' for x, y in points]
         if points:
-            out.append(f'<text x="{px(points[-1][0]) + 8:.1f}" y="{py(points[-1][1]) + 16:.1f}" fill="{colour}" text-anchor="end">{engine}</text>')
+            out.append(f'<text x="{px(points[0][0]) - 14:.1f}" y="{py(points[0][1]) + 4:.1f}" fill="{colour}" text-anchor="end">{engine}</text>')
     out.append(f'<text x="{(w + left) / 2}" y="{h - 10}" text-anchor="middle">memory limit of the cgroup (the whole budget)</text></svg>')
     return "\n".join(out)
 
