@@ -177,6 +177,13 @@ class LongPrompt : public PrefixGate {
     };
     return test::OpenEngine(path_, options);
   }
+  static void ExpectCancelled(Engine* engine, const std::atomic<bool>* cancel) {
+    const auto session = Session::Create(engine);
+    (*session)->Mark(256);
+    const auto text = Text(700, engine->vocab_size(), 1);
+    EXPECT_FALSE((*session)->Append(text, {}, cancel).ok());
+    EXPECT_EQ((*session)->length(), 0u);
+  }
   void ExpectGoesOn(Engine* engine) {
     const auto session = Session::Create(engine);
     const auto text = Text(700, engine->vocab_size(), 1);
@@ -187,27 +194,15 @@ class LongPrompt : public PrefixGate {
 };
 
 TEST_P(LongPrompt, ThatIsCancelledGoesOnWhereItStopped) {
-  {
-    std::atomic<bool> cancel{false};
-    const auto engine = Open(state_.path(), 1e9, [&] { cancel = true; });
-    const auto session = Session::Create(engine.get());
-    (*session)->Mark(256);
-    const auto text = Text(700, engine->vocab_size(), 1);
-    EXPECT_FALSE((*session)->Append(text, {}, &cancel).ok());
-    EXPECT_EQ((*session)->length(), 0u);
-  }
+  std::atomic<bool> cancel{false};
+  ExpectCancelled(Open(state_.path(), 1e9, [&] { cancel = true; }).get(), &cancel);
   ExpectGoesOn(Open(state_.path(), 1e9).get());
 }
 
 TEST_P(LongPrompt, ThatIsCancelledGoesOnInTheSameProcess) {
   std::atomic<bool> cancel{false};
   const auto engine = Open(state_.path(), 1e9, [&] { cancel = true; });
-  {
-    const auto session = Session::Create(engine.get());
-    (*session)->Mark(256);
-    const auto text = Text(700, engine->vocab_size(), 1);
-    EXPECT_FALSE((*session)->Append(text, {}, &cancel).ok());
-  }
+  ExpectCancelled(engine.get(), &cancel);
   ExpectGoesOn(engine.get());
 }
 
