@@ -3,6 +3,8 @@
 // that stores nothing.
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -219,6 +221,15 @@ class SmallDisk {
     if (mounted_) umount2(folder_.path().c_str(), MNT_DETACH);
   }
   bool mounted() const { return mounted_; }
+  // The kernel frees a nameless file after its process has ended, io_uring's some time later.
+  bool WaitUntilEmpty() const {
+    for (int i = 0; i < 500; ++i, usleep(10000)) {
+      struct statvfs now {};
+      if (statvfs(folder_.path().c_str(), &now) != 0) return false;
+      if (now.f_bfree == now.f_blocks) return true;
+    }
+    return false;
+  }
   const std::string& path() const { return folder_.path(); }
 
  private:
@@ -237,6 +248,7 @@ TEST_F(TinyChat, AnErrorInMidAnswerLeavesTheFileAsItWas) {
                      "--ignore-eos", "--save-every",  "0.001",    "--kv-memory",
                      "256",          "--scratch-dir", disk.path()};
   const auto fails = [&] {
+    ASSERT_TRUE(disk.WaitUntilEmpty());
     const ProcessResult result = Sluice(Run(ask));
     EXPECT_EQ(result.code, 5) << result.err;
     EXPECT_FALSE(result.out.empty()) << "it failed before the answer began";
