@@ -299,7 +299,6 @@ void Sequence::Mark(uint32_t tokens) {
 }
 
 Status Sequence::KeepPages(uint32_t n) {
-  if (!table_ || pool_->store == nullptr) return {};
   const uint32_t full = n / kKvPageTokens;
   ChainTo(tokens_, full);
   for (; kept_pages_ < full; ++kept_pages_) {
@@ -312,10 +311,10 @@ Status Sequence::KeepPages(uint32_t n) {
   return {};
 }
 
-Status Sequence::Keep() {
+Status Sequence::Keep(uint32_t n) {
   if (!table_ || pool_->store == nullptr) return {};
-  SLUICE_TRY(KeepPages(length()));
-  return KeepMarks(length());
+  SLUICE_TRY(KeepPages(n));
+  return KeepMarks(n);
 }
 
 Status Sequence::KeepMarks(uint32_t n) {

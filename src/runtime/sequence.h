@@ -72,13 +72,10 @@ class Sequence {
   // This length is worth a checkpoint (the end of a system prompt). Beyond length(): when it is
   // reached.
   void Mark(uint32_t tokens);
-  // Writes to flash what is not there: full pages, and checkpoints at the marks that need no state.
-  // Errors are for the log.
-  Status Keep();
-  // The same for the pages of the first n tokens, while those after them are on their way.
-  Status KeepPages(uint32_t n);
-  // The same for checkpoints at the marks among them.
-  Status KeepMarks(uint32_t n);
+  // Writes to flash what is not there of the first n tokens, while those after them may be on their
+  // way: full pages, and checkpoints at the marks that need no state. Errors are for the log.
+  Status Keep(uint32_t n);
+  Status Keep() { return Keep(length()); }
   // A checkpoint of the recurrent state as it stands.
   Status KeepState();
 
@@ -121,6 +118,8 @@ class Sequence {
   Status FreeFrames(uint32_t frames, uint32_t keep, uint32_t keep_end);
   Status FetchPage(uint32_t index);
   Status FillFrames();
+  Status KeepPages(uint32_t n);
+  Status KeepMarks(uint32_t n);
   uint32_t RestoreState();
   bool sliding() const { return pool_->sliding_window > 0; }
   bool HasSliding(uint32_t index) const { return pool_->pages->has_sliding(table_->page(index)); }

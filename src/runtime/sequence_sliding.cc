@@ -69,9 +69,8 @@ void Sequence::KeepBeforeLoss(int page) {
   const std::span<const int32_t> ids = table_->ids();
   const auto at = static_cast<uint32_t>(std::find(ids.begin(), ids.end(), page) - ids.begin());
   const uint32_t n = (at + 1) * kKvPageTokens;
-  if (at == ids.size() || at < kept_pages_ || n > length()) return;
-  Status status = KeepPages(n);
-  if (status.ok()) status = KeepMarks(n);
+  if (at == ids.size() || n > length()) return;
+  const Status status = Keep(n);
   if (!status.ok())
     LogOnce(LogLevel::kNotice, "sliding parts", "a window is not kept: " + status.ToString());
 }

@@ -163,7 +163,7 @@ Status StepLoop::Run(const Request& r) {
 void StepLoop::KeepSoFar(Sequence* s, uint32_t done, double every_s) {
   s->Share(done);
   if (NowSeconds() - kept_s_ < every_s) return;
-  const Status status = s->KeepPages(done);
+  const Status status = s->Keep(done);
   if (!status.ok())
     LogOnce(LogLevel::kNotice, "prompt pages",
             "a prompt on its way is not kept: " + status.ToString());
