@@ -503,6 +503,7 @@ std::unique_ptr<Sequence> EngineCore::NewSequence() {
 
 void EngineCore::Return(std::unique_ptr<Sequence> sequence) {
   std::lock_guard lock(mutex_);
+  if (aligned_ == sequence.get()) aligned_ = nullptr;  // another may come to lie there
   sequence.reset();
 }
 

@@ -30,6 +30,11 @@ inline std::vector<TokenId> Text(uint32_t n, uint32_t vocab, uint32_t seed) {
   return ids;
 }
 
+inline std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 inline EngineOptions GateOptions(uint32_t context, uint64_t budget_bytes = 0) {
   EngineOptions options;
   options.need_text = false;

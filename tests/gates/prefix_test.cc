@@ -10,12 +10,8 @@
 namespace sluice {
 namespace {
 
+using test::Join;
 using test::Text;
-
-std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 struct Kind {
   const char* name;

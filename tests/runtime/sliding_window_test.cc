@@ -8,14 +8,10 @@
 namespace sluice {
 namespace {
 
+using test::Join;
 using test::Text;
 
 constexpr uint32_t kContext = 1280, kChunk = 32;
-
-std::vector<TokenId> Join(std::vector<TokenId> a, const std::vector<TokenId>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 // gpt-oss: every other layer sees 128 tokens, over three pages; gemma3: two of three see 8.
 class SlidingWindow : public ::testing::TestWithParam<const char*> {
